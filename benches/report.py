@@ -19,21 +19,21 @@ WORKLOADS = {
 GROUPS = {
     "grpc": (
         "The service",
-        "`sessiond bench`, over gRPC. An append has a body of 1 KiB and changes a key of each scope. A read returns 20 keys of each\n"
-        "scope and the newest 20 of 10,000 events, as JSON text. The echo answers with the same messages, and neither decides nor\n"
-        "stores anything: what HTTP/2 and protobuf allow on this machine.",
+        "`sessiond bench`, over gRPC. An append has a body of 1 KiB and changes a key of each scope. A read returns 20 keys of\n"
+        "each scope and the newest 20 of 10,000 events, as JSON text. The echo answers with the same messages, and neither\n"
+        "decides nor stores anything: what HTTP/2 and protobuf allow on this machine.",
     ),
     "rust": (
         "ADK for Rust",
-        "Through ADK's `SessionService`, in one process. An append has 1 KiB of text and changes a key of each scope; all callers share\n"
-        "the application's key. A read returns the newest 20 of 200 events. adk-session's services run in the callers' process,\n"
+        "Through ADK's `SessionService`. An append has 1 KiB of text and changes a key of each scope; all callers share the\n"
+        "application's key. A read returns the newest 20 of 200 events. adk-session's services run in the callers' process,\n"
         "sessiond in its own. `SqliteSessionService` has a pool of one connection in WAL mode, its best setting: with more, its\n"
         "transactions fail because the file is locked.",
     ),
     "python": (
         "ADK for Python",
-        "Through ADK's `BaseSessionService`, in one process. An append has 1 KiB of text and changes two keys of the session and one of\n"
-        "the user. A read returns the newest 20 of 200 events. `DatabaseSessionService` has a file in WAL mode.",
+        "Through ADK's `BaseSessionService`. An append has 1 KiB of text and changes two keys of the session and one of the\n"
+        "user. A read returns the newest 20 of 200 events. `DatabaseSessionService` has a file in WAL mode.",
     ),
 }
 DURABILITY = """| contender | an append is acknowledged |
@@ -58,8 +58,8 @@ def machine(postgres: str, filesystem: str) -> str:
     return "\n".join([
         f"* {os.cpu_count()} cores of {cpu.group(1) if cpu else platform.processor()}, {memory} GB of memory, {filesystem},"
         f" Linux {platform.release().split('-')[0]}",
-        f"* sessiond {commit} of {date}, {re.sub(r' [(].*', '', postgres)} with its default settings, adk-session {adk},"
-        f" google-adk {google_adk}",
+        f"* sessiond {commit} of {date}, PostgreSQL {re.search(r'[0-9.]+', postgres).group()} with its default settings",
+        f"* adk-session {adk}, google-adk {google_adk}",
         "* clients, servers and databases share the machine",
     ])
 
@@ -82,16 +82,18 @@ def main(path: str, seconds: str, postgres: str, filesystem: str) -> None:
     rounds = max(row["round"] for row in rows)
     print(f"""# Benchmarks
 
-Written by `benches/run`, which measures all of this on your machine. Each round measures every contender in turn. A cell has
-the median of {rounds} rounds of {seconds} seconds in calls per second, the lowest and the highest round, and the medians of p50 and p99.
-Compare the columns of a row; other machines have other figures.
+Written by `benches/run`, which measures all of this on your machine. Each round measures every contender in turn. A
+cell has the median of {rounds} rounds of {seconds} seconds in calls per second, the lowest and the highest round, and the medians
+of p50 and p99. Compare the columns of a row; other machines have other figures.
 
 {machine(postgres, filesystem)}
 """)
     for group, (title, text) in GROUPS.items():
         contenders = list(dict.fromkeys(row["contender"] for row in rows if row["group"] == group))
         print(f"## {title}\n\n{text}\n\n| calls | in flight | {' | '.join(contenders)} |\n|---|---{'|---' * len(contenders)}|")
-        for (workload, in_flight), of in measured[group].items():
+        order = sorted(measured[group], key=lambda it: (list(WORKLOADS).index(it[0]), it[1]))
+        for workload, in_flight in order:
+            of = measured[group][workload, in_flight]
             cells = " | ".join(cell(of[contender]) for contender in contenders)
             print(f"| {WORKLOADS[workload]} | {in_flight} | {cells} |")
         print()

@@ -9,7 +9,7 @@
 //   - reading.go reads sessions, page by page.
 //   - append.go appends an event and updates the caller's session; precondition.go detects concurrent writers.
 //   - session.go is the session object, whose values state.go compares with those of the server.
-//   - events.go converts events, foreign.go those that other programs wrote; operations.go converts deltas.
+//   - events.go converts events, canonical.go their bodies; operations.go converts deltas.
 //   - client.go calls the server, retry.go has delays, errors.go the errors; address.go parses addresses.
 //   - credentials.go has TLS and tokens from files, trace.go sends the trace context.
 //

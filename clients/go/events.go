@@ -1,7 +1,6 @@
 package sessiond
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,8 +13,8 @@ import (
 	pb "github.com/sessiond/sessiond/clients/go/sessiondv1"
 )
 
-// The body of a stored event is the event's own JSON as the ADK writes it, complete except for actions.stateDelta, which
-// is sent as the typed delta. Fields that this version of the ADK does not know, from a newer version or another language,
+// The body of a stored event is its canonical form (canonical.go): the event's own JSON as the ADK writes it, but for the
+// route, and complete except for actions.stateDelta, which is sent as the typed delta. Fields that this version of the ADK does not know, from a newer version or another language,
 // are missing from the decoded object and stay in the store.
 
 // encodedEvent is an event as it is sent.
@@ -49,7 +48,7 @@ func encodeEvent(
 		bare.Actions.StateDelta = map[string]any{}
 	}
 	bare.Content = markEmptyMaps(bare.Content)
-	body, replaced, err := encodeJSON(&bare)
+	body, replaced, err := canonicalBody(bare)
 	if err != nil {
 		return nil, fmt.Errorf("sessiond: event %q has no JSON form: %w", event.ID, err)
 	}
@@ -164,13 +163,11 @@ func decodeBody(stored *pb.Event, logger *slog.Logger) *session.Event {
 	if body == "" {
 		return &session.Event{}
 	}
-	if !hasForeignNames(body) {
-		event := &session.Event{}
-		if err := json.Unmarshal([]byte(body), event); err == nil {
-			return event
-		}
+	event, ok := decodeOwn(body)
+	if ok {
+		return event
 	}
-	event, omitted := decodeForeign(body, stored.EventTime.AsTime())
+	event, omitted := decodeCanonical(body, stored.EventTime.AsTime())
 	if len(omitted) > 0 {
 		logger.Warn("sessiond: omitted fields of an event that this version of the ADK cannot read",
 			"event", stored.EventId, "fields", strings.Join(omitted, ", "))

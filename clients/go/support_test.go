@@ -1,6 +1,7 @@
 package sessiond_test
 
 import (
+	"encoding/json"
 	"maps"
 	"testing"
 	"time"
@@ -10,9 +11,11 @@ import (
 	"google.golang.org/genai"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sessiond "github.com/sessiond/sessiond/clients/go"
 	"github.com/sessiond/sessiond/clients/go/internal/testserver"
+	pb "github.com/sessiond/sessiond/clients/go/sessiondv1"
 )
 
 const (
@@ -112,4 +115,37 @@ var insecureTransport = grpc.WithTransportCredentials(insecure.NewCredentials())
 func startServerOn(t *testing.T, store, listen string) *testserver.Server {
 	t.Helper()
 	return testserver.StartOn(t, store, listen)
+}
+
+var foreignTime = time.Date(2026, 11, 21, 12, 0, 51, 250_924_110, time.UTC)
+
+// raw appends an event as a program without this package does.
+func raw(t *testing.T, server *testserver.Server, id, body, set string) {
+	t.Helper()
+	_, err := pb.NewEventServiceClient(dialRaw(t, server.Address)).AppendEvent(t.Context(), &pb.AppendEventRequest{
+		Key: &pb.SessionKey{AppName: app, UserId: user, SessionId: id},
+		Event: &pb.Event{
+			InvocationId: "inv", Author: "theirs", Branch: "a.b", EventTime: timestamppb.New(foreignTime),
+			StateDelta: &pb.StateDelta{SetForm: &pb.StateDelta_SetJson{SetJson: set}},
+			BodyForm:   &pb.Event_BodyJson{BodyJson: body},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rawState(t *testing.T, server *testserver.Server, id string) map[string]json.RawMessage {
+	t.Helper()
+	response, err := pb.NewStateServiceClient(dialRaw(t, server.Address)).GetState(t.Context(), &pb.GetStateRequest{
+		Scope: &pb.Scope{AppName: app, UserId: user, SessionId: id}, JsonForm: pb.JsonForm_JSON_FORM_TEXT,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(response.GetStateJson()), &state); err != nil {
+		t.Fatal(err)
+	}
+	return state
 }

@@ -13,12 +13,12 @@ use tokio::sync::mpsc::{self, Sender};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
+    adk_file::lookup::member,
     args::{AnyKeyArgs, JSON_FORM},
     connect::Server,
     delta::PreconditionArgs,
     failure::{Failure, tell, warn_of_dropped},
     find::whole_key,
-    lookup::member,
     message::{AsJson, from_json},
     output::{self, Format},
     parse,

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{
+    adk_file::gist,
     append,
     args::{AnyKeyArgs, JSON_FORM, PageArgs, SelectionArgs},
     connect::{ConnectArgs, Group, Server},
@@ -18,7 +19,7 @@ use super::{
         table::{Cell, Column},
     },
     parse,
-    show::{body_gist, delta_gist},
+    show::delta_gist,
     time,
 };
 use crate::{
@@ -135,7 +136,7 @@ pub const EVENTS: [Column; 8] = [
     Column::new("REWIND TO", "rewind_to_sequence"),
     Column::new("HIDDEN", "rewound"),
     Column::with("STATE", "state_delta", Cell::Gist(delta_gist)),
-    Column::with("BODY", "body", Cell::Gist(body_gist)),
+    Column::with("BODY", "body", Cell::Gist(gist)),
 ];
 
 pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, future::poll_fn, task::Poll};
 
 use sessiond::{
     domain::{error::Error, event::Event},
-    store::{Append, Appended, CreateSession, StateUpdate},
+    store::{Append, Appended, CreateSession, OnExisting, StateUpdate},
 };
 
 use crate::{fixture::*, requests::*};
@@ -144,6 +144,20 @@ pub async fn one_of_several_conditional_writers_wins(fixture: &mut Fixture) {
         assert_eq!(won, 1);
     }
     assert_eq!(fixture.state("a/u/s").await, r#"{"n":10}"#);
+    // A wider scope likewise, by its version.
+    for (path, key) in [("a", "app:n"), ("a/u", "user:n")] {
+        for round in 0..5 {
+            let won: Vec<bool> = together(|_| {
+                let store = fixture.share();
+                let precondition = expect_sequence(round);
+                let guarded = StateUpdate { precondition, ..update(path, add(key, 1)) };
+                async move { store.update_state(guarded).await.is_ok() }
+            })
+            .await;
+            assert_eq!(won.into_iter().filter(|won| *won).count(), 1);
+        }
+    }
+    assert_eq!(fixture.state("a/u").await, r#"{"app:n":5,"user:n":5}"#);
 }
 
 pub async fn a_concurrently_repeated_event_is_stored_once(fixture: &mut Fixture) {
@@ -181,15 +195,19 @@ pub async fn concurrent_creations_create_one_session(fixture: &mut Fixture) {
         let path = format!("a/u/{round}");
         let results: Vec<Result<bool, Error>> = together(|writer| {
             let store = fixture.share();
-            let create = create(&path, &[("n", &writer.to_string()), ("app:n", "1")]);
+            // In the later rounds they are answered with what is there.
+            let on_existing = if round < 5 { OnExisting::Refuse } else { OnExisting::Return };
+            let state = [("n", &*writer.to_string()), ("app:n", "1")];
+            let create = CreateSession { on_existing, ..create(&path, &state) };
             async move { store.create_session(create).await.map(|created| created.created) }
         })
         .await;
         let created = results.iter().filter(|result| **result == Ok(true));
         assert_eq!(created.count(), 1);
         let refused = Err(Error::SessionExists(address(&path)));
-        let refused = results.iter().filter(|result| **result == refused);
-        assert_eq!(refused.count() as u64, WRITERS - 1);
+        let other = if round < 5 { refused } else { Ok(false) };
+        let others = results.iter().filter(|result| **result == other);
+        assert_eq!(others.count() as u64, WRITERS - 1);
         // A refused creation has written nothing into the application either.
         let version = fixture.position("a").await.versions.application;
         assert_eq!(version, round + 1);

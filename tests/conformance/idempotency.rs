@@ -99,6 +99,8 @@ pub async fn a_replay_tells_whether_the_event_was_rewound(fixture: &mut Fixture)
         .map(|appended| (appended.replayed, appended.event.rewound))
         .collect();
     assert_eq!(hidden, [(true, false), (true, true)]);
+    let other = append("a/u/s", [event("2", add("n", 2))]);
+    assert_eq!(fixture.append(other).await.unwrap_err(), reused("2"));
     assert_eq!(fixture.state("a/u/s").await, "{}");
 }
 

@@ -38,6 +38,7 @@ pub async fn every_event_left_its_state_also_in_a_batch(fixture: &mut Fixture) {
 }
 
 pub async fn wider_scopes_are_read_as_the_event_left_them(fixture: &mut Fixture) {
+    fixture.update_state(update("a", set(&[("app:before", "0")]))).await.unwrap();
     fixture.new_session("a/u/s", &[]).await;
     fixture.new_session("a/u/t", &[("user:k", "1")]).await;
     fixture.new_session("a/v/s", &[("app:k", "1")]).await;
@@ -50,16 +51,16 @@ pub async fn wider_scopes_are_read_as_the_event_left_them(fixture: &mut Fixture)
     fixture.put("a/u/s", "3", nothing()).await;
     fixture.put("a/u/t", "2", set(&[("app:k", "9")])).await;
     let states = [
-        "{}",
-        r#"{"app:k":1,"user:k":1}"#,
-        r#"{"app:k":2,"app:l":2,"app:m":3,"user:k":2}"#,
-        r#"{"app:l":2,"app:m":3}"#,
+        r#"{"app:before":0}"#,
+        r#"{"app:before":0,"app:k":1,"user:k":1}"#,
+        r#"{"app:before":0,"app:k":2,"app:l":2,"app:m":3,"user:k":2}"#,
+        r#"{"app:before":0,"app:l":2,"app:m":3}"#,
     ];
     for (sequence, expected) in states.iter().enumerate() {
         let state = fixture.state_as_of("a/u/s", sequence as u64).await;
         assert_eq!(state, *expected, "as of {sequence}");
     }
-    let now = r#"{"app:k":9,"app:l":2,"app:m":3}"#;
+    let now = r#"{"app:before":0,"app:k":9,"app:l":2,"app:m":3}"#;
     assert_eq!(fixture.state("a/u/s").await, now);
 }
 

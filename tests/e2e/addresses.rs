@@ -11,7 +11,7 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, metadata, refused, violations},
     make::{
         address, append, append_all, bare, create, get, get_state, list_events, plain, render,
@@ -20,7 +20,7 @@ use crate::{
     read::{HasState, set_by},
 };
 
-on_each_store! {
+with_server! {
     a_bare_id_is_enough_where_one_session_has_it
     a_bare_id_of_several_sessions_is_refused
     half_an_address_is_none
@@ -29,7 +29,7 @@ on_each_store! {
     ids_are_taken_as_they_are
 }
 
-on_each_store! { ["--require-full-keys"] bare_ids_are_refused_where_whole_keys_are_required }
+with_server! { ["--require-full-keys"] bare_ids_are_refused_where_whole_keys_are_required }
 
 async fn create_at(service: &Service, key: &SessionKey) {
     let request = sessiond::proto::v1::CreateSessionRequest {

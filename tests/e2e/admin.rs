@@ -9,7 +9,7 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::faulty,
     make::{
         append, append_all, create, increment, operations, scope, set, setting, setting_in, update,
@@ -17,7 +17,7 @@ use crate::{
     streams::Appends,
 };
 
-on_each_store! {
+with_server! {
     applications_and_users_are_listed_page_by_page
     a_page_token_of_names_belongs_to_its_list
     dropped_temp_keys_are_named_by_every_write

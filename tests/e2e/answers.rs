@@ -13,7 +13,7 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::refused,
     make::{
         APP, STRUCT, TEXT, app_scope, append, append_all, create, event, get, get_state,
@@ -25,7 +25,7 @@ use crate::{
     watching::{Watching, watch},
 };
 
-on_each_store! {
+with_server! {
     a_single_item_that_does_not_fit_comes_as_text
     a_write_leaves_out_what_does_not_fit
     a_batch_is_answered_whatever_it_becomes

@@ -13,7 +13,7 @@ use sessiond::{
 use tokio::task::JoinSet;
 
 use crate::{
-    harness::{Service, on_each_store, owning_each_store, within},
+    harness::{Service, owning_server, with_server, within},
     judge::{faulty, refused},
     make::{
         app_scope, append, append_all, create, get_state, increment, key, operations, plain, scope,
@@ -23,13 +23,13 @@ use crate::{
     watching::{Watching, cursor, resume, watch},
 };
 
-on_each_store! {
+with_server! {
     what_is_no_cursor_is_refused
     a_cursor_belongs_to_its_scope
     a_cursor_belongs_to_its_incarnation
 }
 
-owning_each_store! {
+owning_server! {
     a_cursor_belongs_to_its_store
     events_come_once_and_in_order_across_reconnects
 }

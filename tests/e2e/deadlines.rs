@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tonic::{Request, Status, body::Body};
 
 use crate::{
-    harness::{Service, on_each_store, within},
+    harness::{Service, with_server, within},
     judge::{self, refused},
     make::{
         app_scope, append, append_all, create, event, get, key, list_events, rewind, set, setting,
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-on_each_store! {
+with_server! {
     a_read_whose_deadline_has_passed_is_not_begun
     a_write_whose_deadline_has_passed_is_not_applied
 }

@@ -14,7 +14,7 @@ use tonic_prost::ProstCodec;
 
 use crate::{
     expiry::{set_expiry, soon},
-    harness::{Service, on_each_store, owning_each_store, within},
+    harness::{Service, owning_server, with_server, within},
     health::is_serving,
     judge::{detail, refused},
     make::{
@@ -24,7 +24,7 @@ use crate::{
     watching::{Watching, watch},
 };
 
-on_each_store! {
+with_server! {
     a_deleted_session_ends_its_watches_and_no_others
     an_expired_session_ends_its_watches
     an_expiry_that_is_set_later_ends_watches_as_well
@@ -33,7 +33,7 @@ on_each_store! {
     a_watch_ends_with_its_session_though_another_takes_its_place
 }
 
-owning_each_store! {
+owning_server! {
     a_stop_ends_watches_with_their_cursor
     a_stop_ends_streams_of_appends
     connections_that_say_nothing_do_not_hold_up_a_stop

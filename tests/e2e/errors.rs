@@ -16,7 +16,7 @@ use tonic::Status;
 
 use crate::{
     deadlines::append_due,
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{REASONS, metadata, refused, violations},
     make::{
         USER, app_scope, append, append_all, bare, check, checking, create, event, expecting, get,
@@ -26,7 +26,7 @@ use crate::{
     watching::{Watching, resume, watch},
 };
 
-on_each_store! { ["--max-invocations", "1"] every_reason_is_provoked_or_excused }
+with_server! { ["--max-invocations", "1"] every_reason_is_provoked_or_excused }
 
 /// A row of the table as a call shows it.
 struct Row {

@@ -1,28 +1,18 @@
 //! Expiry: from its instant on a session is as if deleted.
 
 use prost_types::{Duration, FieldMask, Timestamp};
-use serde_json::json;
 use sessiond::{
     domain::error::Reason,
-    proto::v1::{
-        CreateSessionRequest, DeleteSessionRequest, GetSessionRequest, ListSessionsRequest,
-        Session, UpdateSessionRequest, session::Expiration,
-    },
+    proto::v1::{CreateSessionRequest, Session, UpdateSessionRequest, session::Expiration},
 };
 
 use crate::{
-    harness::{Service, eventually, on_each_store},
+    harness::{Service, eventually, with_server},
     judge::{faulty, reason, refused},
-    make::{
-        APP, TEXT, append, bare, create, event, get, get_state, get_with_events, key, list_events,
-        plain, render, rewind, session_scope, set, update, user_scope,
-    },
-    read::HasState,
+    make::{append, create, get, key, plain},
 };
 
-on_each_store! {
-    an_expired_session_is_as_if_deleted
-    an_address_is_free_from_the_instant_of_expiry
+with_server! {
     an_expiry_can_be_moved_and_taken_back
     an_instant_of_expiry_lies_ahead
 }
@@ -62,50 +52,6 @@ pub async fn gone(service: &Service, id: &str) {
         result.err().filter(|status| reason(status) == "SESSION_NOT_FOUND")
     })
     .await;
-}
-
-async fn an_expired_session_is_as_if_deleted(service: &Service) {
-    service.create_session(expiring("s1", soon())).await.unwrap();
-    service.create_session(create("s2", "")).await.unwrap();
-    gone(service, "s1").await;
-    let not_found = Reason::SessionNotFound;
-    refused(service.append_event(append("s1", plain())).await, not_found);
-    refused(service.list_events(list_events("s1")).await, not_found);
-    refused(service.get_state(get_state(session_scope("s1"))).await, not_found);
-    refused(service.update_state(update(session_scope("s1"), set("{}"))).await, not_found);
-    refused(service.render_template(render("s1", "x")).await, not_found);
-    refused(service.rewind_session(rewind("s1", 0)).await, not_found);
-    let bare = GetSessionRequest { key: Some(bare("s1")), ..get("") };
-    refused(service.get_session(bare).await, not_found);
-    let delete =
-        DeleteSessionRequest { key: Some(key("s1")), allow_missing: false, ..Default::default() };
-    refused(service.delete_session(delete).await, not_found);
-    let list = ListSessionsRequest { app_name: APP.into(), json_form: TEXT, ..Default::default() };
-    let sessions = service.list_sessions(list).await.unwrap().sessions;
-    assert_eq!(sessions.len(), 1);
-    assert_eq!(sessions[0].key, Some(key("s2")));
-    // What it gave to its user stays.
-    let user = service.get_state(get_state(user_scope())).await.unwrap();
-    assert_eq!(user.state(), json!({"user:u": 1}));
-}
-
-async fn an_address_is_free_from_the_instant_of_expiry(service: &Service) {
-    service.create_session(create("s1", r#"{"own":1,"user:u":1}"#)).await.unwrap();
-    service.append_event(append("s1", event("e1"))).await.unwrap();
-    set_expiry(service, "s1", "ttl", Some(soon())).await;
-    // Creation itself finds out, without anybody having looked before.
-    let created = eventually("a free address", async || {
-        let again = CreateSessionRequest { allow_existing: true, ..create("s1", r#"{"new":1}"#) };
-        let answer = service.create_session(again).await.unwrap();
-        answer.created.then_some(answer)
-    })
-    .await;
-    assert_eq!(created.state(), json!({"new": 1, "user:u": 1}));
-    let session = created.session.unwrap();
-    assert_eq!((session.last_sequence, session.expiration), (0, None));
-    let answer = service.append_event(append("s1", event("e1"))).await.unwrap();
-    assert!(!answer.replayed);
-    assert_eq!(service.get_session(get_with_events("s1")).await.unwrap().events.len(), 1);
 }
 
 async fn an_expiry_can_be_moved_and_taken_back(service: &Service) {

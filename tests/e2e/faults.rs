@@ -12,7 +12,7 @@ use sessiond::{
 use tonic_types::StatusExt;
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, list, metadata, refused, violations},
     make::{
         address, append, append_all, check, checking, create, event, get, increment, key,
@@ -21,7 +21,7 @@ use crate::{
     watching::Watching,
 };
 
-on_each_store! {
+with_server! {
     everything_at_fault_is_reported_in_order
     every_request_is_read_to_its_end
     more_than_twenty_faults_are_counted

@@ -4,31 +4,21 @@ use serde_json::json;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        CreateSessionRequest, Event, EventSelection, ForkOrigin, ForkSessionRequest,
-        GetSessionRequest, GetStateRequest, Session, session::Expiration,
+        CreateSessionRequest, Event, ForkOrigin, ForkSessionRequest, Session, session::Expiration,
     },
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, faulty, refused},
-    make::{
-        STRUCT, TEXT, append, create, event, get, get_state, get_with_events, key, plain, rewind,
-        session_scope, setting,
-    },
-    past::as_of,
-    read::{HasState, ids, sequences},
+    make::{STRUCT, TEXT, append, create, get_with_events, key, plain, setting},
+    read::{HasState, sequences},
     sessions::labels,
 };
 
-on_each_store! {
+with_server! {
     a_fork_takes_events_state_and_labels
     a_fork_ends_where_it_is_told_to
-    a_fork_and_its_source_go_on_apart
-    a_fork_keeps_rewinds_and_the_past
-    a_fork_knows_what_was_appended_before
-    a_fork_is_refused_like_a_creation
-    a_fork_outlives_its_source
 }
 
 fn fork(up_to_sequence: Option<i64>, session_id: &str) -> ForkSessionRequest {
@@ -104,81 +94,4 @@ async fn a_fork_ends_where_it_is_told_to(service: &Service) {
     assert_eq!(detail(&status, "last_sequence"), "3");
     let result = service.fork_session(fork(Some(-1), "before")).await;
     faulty(result, Reason::BadValue, "up_to_sequence");
-}
-
-async fn a_fork_and_its_source_go_on_apart(service: &Service) {
-    source(service).await;
-    service.fork_session(fork(Some(2), "s2")).await.unwrap();
-    service.append_event(append("s1", setting(r#"{"n":"source"}"#))).await.unwrap();
-    service.append_event(append("s2", setting(r#"{"n":"fork","user:u":"fork"}"#))).await.unwrap();
-    let source = service.get_session(get_with_events("s1")).await.unwrap();
-    let fork = service.get_session(get_with_events("s2")).await.unwrap();
-    assert_eq!(source.state(), json!({"n": "source", "user:u": "fork", "app:a": 3}));
-    assert_eq!(fork.state(), json!({"n": "fork", "user:u": "fork", "app:a": 3}));
-    assert_eq!(
-        (sequences(&source.events), sequences(&fork.events)),
-        (vec![1, 2, 3, 4], vec![1, 2, 3])
-    );
-}
-
-async fn a_fork_keeps_rewinds_and_the_past(service: &Service) {
-    source(service).await;
-    service.rewind_session(rewind("s1", 1)).await.unwrap();
-    service.append_event(append("s1", setting(r#"{"n":5}"#))).await.unwrap();
-    service.fork_session(fork(None, "s2")).await.unwrap();
-    service.fork_session(fork(Some(3), "s3")).await.unwrap();
-    let shown =
-        async |id| sequences(&service.get_session(get_with_events(id)).await.unwrap().events);
-    assert_eq!(shown("s2").await, [1, 5]);
-    assert_eq!(shown("s3").await, [1, 2, 3], "it ends before the marker");
-    let all = EventSelection { include_rewound: true, ..Default::default() };
-    let read = GetSessionRequest { events: Some(all), ..get("s2") };
-    assert_eq!(sequences(&service.get_session(read).await.unwrap().events), [1, 2, 3, 4, 5]);
-    for at in 0..=5 {
-        assert_eq!(as_of(service, "s2", at).await, as_of(service, "s1", at).await);
-    }
-    let answer = service.rewind_session(rewind("s2", 3)).await.unwrap();
-    assert_eq!(answer.state()["n"], 3);
-    let versions = async |id| {
-        let request = GetStateRequest { include_versions: true, ..get_state(session_scope(id)) };
-        service.get_state(request).await.unwrap().versions
-    };
-    assert_eq!(versions("s3").await["n"], 3);
-}
-
-async fn a_fork_knows_what_was_appended_before(service: &Service) {
-    source(service).await;
-    service.fork_session(fork(Some(2), "s2")).await.unwrap();
-    let state = json!({"n": 2, "user:u": 2, "app:a": 2}).to_string();
-    let again = Event { event_id: "e2".into(), ..setting(&state) };
-    let answer = service.append_event(append("s2", again)).await.unwrap();
-    assert!(answer.replayed);
-    refused(service.append_event(append("s2", event("e1"))).await, Reason::EventIdReused);
-    // What was left behind is not there, and its id is free.
-    assert!(!service.append_event(append("s2", event("e3"))).await.unwrap().replayed);
-    let read = service.get_session(get_with_events("s2")).await.unwrap();
-    assert_eq!(ids(&read.events), ["e1", "e2", "e3"]);
-}
-
-async fn a_fork_is_refused_like_a_creation(service: &Service) {
-    source(service).await;
-    service.create_session(create("s2", "")).await.unwrap();
-    refused(service.fork_session(fork(None, "s2")).await, Reason::SessionExists);
-    refused(service.fork_session(fork(None, "s1")).await, Reason::SessionExists);
-    let lost = ForkSessionRequest { key: Some(key("none")), ..fork(None, "s3") };
-    refused(service.fork_session(lost).await, Reason::SessionNotFound);
-}
-
-async fn a_fork_outlives_its_source(service: &Service) {
-    source(service).await;
-    service.fork_session(fork(None, "s2")).await.unwrap();
-    let before = service.get_session(get_with_events("s2")).await.unwrap();
-    let delete = sessiond::proto::v1::DeleteSessionRequest {
-        key: Some(key("s1")),
-        allow_missing: false,
-        ..Default::default()
-    };
-    service.delete_session(delete).await.unwrap();
-    assert_eq!(service.get_session(get_with_events("s2")).await.unwrap(), before);
-    assert_eq!(as_of(service, "s2", 1).await, json!({"n": 1, "user:u": 1, "app:a": 1}));
 }

@@ -35,9 +35,9 @@ const FILE: &str = "e2e.db";
 /// Longer than anything that a test waits for takes on a slow and busy machine. It decides nothing but when to give up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Defines a module for each function, with the function as a test on each store. In front, in brackets, flags for the server.
-macro_rules! on_each_store {
-    ($($name:ident)*) => { $crate::harness::on_each_store! { [] $($name)* } };
+/// Makes a test of each function, with a server of its own that is stopped in the end. In front, in brackets, flags for the server.
+macro_rules! with_server {
+    ($($name:ident)*) => { $crate::harness::with_server! { [] $($name)* } };
     ($flags:tt $($name:ident)*) => { $crate::harness::tests! {
         $($name: $flags async |service| {
             super::$name(&service).await;
@@ -45,35 +45,30 @@ macro_rules! on_each_store {
         };)*
     } };
 }
-pub(crate) use on_each_store;
+pub(crate) use with_server;
 
-/// As [`on_each_store`], for functions that take the server and stop it themselves.
-macro_rules! owning_each_store {
+/// As [`with_server`], for functions that take the server and stop it themselves.
+macro_rules! owning_server {
     ($($name:ident)*) => { $crate::harness::tests! { $($name: [] super::$name;)* } };
 }
-pub(crate) use owning_each_store;
+pub(crate) use owning_server;
 
 macro_rules! tests {
     ($($name:ident: $flags:tt $check:expr;)*) => { $(
         mod $name {
-            use crate::harness::{Service, each};
+            use crate::harness::{Service, run};
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn memory() {
-                each(Service::in_memory(&$flags).await, $check).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                each(Service::on_sqlite(&$flags).await, $check).await;
+            async fn served() {
+                run(Service::on_sqlite(&$flags).await, $check).await;
             }
         }
     )* };
 }
 pub(crate) use tests;
 
-/// Runs one test on one store.
-pub async fn each(service: Service, check: impl AsyncFnOnce(Service)) {
+/// Runs one test on a server.
+pub async fn run(service: Service, check: impl AsyncFnOnce(Service)) {
     check(service).await;
 }
 

@@ -12,15 +12,15 @@ use tonic_health::pb::{
 };
 use tonic_types::StatusExt;
 
-use crate::harness::{Service, on_each_store, owning_each_store, within};
+use crate::harness::{Service, owning_server, with_server, within};
 
-on_each_store! {
+with_server! {
     every_service_is_serving
     both_versions_of_reflection_describe_the_contract
     what_is_not_there_is_unimplemented
 }
 
-owning_each_store! {
+owning_server! {
     health_goes_down_before_the_server_does
     open_streams_of_health_and_reflection_do_not_hold_up_a_stop
 }

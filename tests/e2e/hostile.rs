@@ -63,7 +63,7 @@ async fn lives(service: &Service) {
 }
 
 /// Runs a property on a server of each kind.
-fn on_each_store<S: Strategy>(cases: u32, strategy: &S, check: impl AsyncFn(&Service, S::Value)) {
+fn with_server<S: Strategy>(cases: u32, strategy: &S, check: impl AsyncFn(&Service, S::Value)) {
     let runtime = Runtime::new().unwrap();
     for sqlite in [false, true] {
         let service = runtime.block_on(async {
@@ -99,7 +99,7 @@ fn random_messages_of_the_contract_are_answered_or_refused() {
         })
         .collect();
     let any = proptest::strategy::Union::new(strategies);
-    on_each_store(600, &any, async |service, (method, mut messages)| {
+    with_server(600, &any, async |service, (method, mut messages)| {
         if !method.path.ends_with("Stream") {
             messages.truncate(1);
         }
@@ -162,7 +162,7 @@ fn damaged_messages_are_refused_and_harm_nobody() {
         })
         .collect();
     let any = proptest::strategy::Union::new(strategies);
-    on_each_store(400, &any, async |service, (method, message)| {
+    with_server(400, &any, async |service, (method, message)| {
         if let Err(status) = call(service, &method, vec![message]).await {
             is_of_the_table(&status);
         }
@@ -173,7 +173,7 @@ fn damaged_messages_are_refused_and_harm_nobody() {
 fn random_bytes_are_refused_and_harm_nobody() {
     let methods = select(Contract::read().methods);
     let any = (methods, vec(vec(any::<u8>(), 0..200), 1..ITEMS));
-    on_each_store(400, &any, async |service, (method, mut messages)| {
+    with_server(400, &any, async |service, (method, mut messages)| {
         if !method.path.ends_with("Stream") {
             messages.truncate(1);
         }

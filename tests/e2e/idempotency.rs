@@ -4,34 +4,30 @@ use serde_json::json;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        AppendEventRequest, AppendEventsRequest, Event, RewindSessionRequest, StateDelta,
-        UpdateStateRequest, event::BodyForm,
+        AppendEventRequest, Event, RewindSessionRequest, StateDelta, UpdateStateRequest,
+        event::BodyForm,
     },
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, refused},
     make::{
-        STRUCT, app_scope, append, append_all, create, event, expecting, get, get_with_events,
-        increment, operations, plain, rewind, scope, session_scope, set, set_if_absent, set_struct,
-        structure, update, user_scope,
+        STRUCT, app_scope, append, append_all, create, event, expecting, get, increment,
+        operations, plain, rewind, scope, session_scope, set, set_if_absent, set_struct, structure,
+        update, user_scope,
     },
-    read::{HasState, ids, sequences, set_by},
+    read::{HasState, sequences, set_by},
 };
 
-on_each_store! {
-    a_repeated_append_is_answered_with_what_is_stored
+with_server! {
     a_repetition_may_spell_its_json_in_another_way
     other_content_under_the_same_id_is_refused
-    the_precondition_of_a_repetition_is_not_evaluated
     what_the_answer_looks_like_is_no_content
-    a_batch_may_hold_repetitions
     one_batch_may_name_an_event_twice
     repetitions_keep_away_from_temporary_keys
     a_request_id_counts_within_its_scope
     a_rewind_is_repeated_by_the_id_of_its_marker
-    ids_are_those_of_one_session
 }
 
 fn counted(event_id: &str) -> Event {
@@ -40,21 +36,6 @@ fn counted(event_id: &str) -> Event {
 
 async fn last_sequence(service: &Service) -> i64 {
     service.get_session(get("s1")).await.unwrap().session.unwrap().last_sequence
-}
-
-async fn a_repeated_append_is_answered_with_what_is_stored(service: &Service) {
-    service.create_session(create("s1", "")).await.unwrap();
-    let first = service.append_event(append("s1", counted("e1"))).await.unwrap();
-    assert!(!first.replayed);
-    service.append_event(append("s1", counted("e2"))).await.unwrap();
-    for _ in 0..3 {
-        let again = service.append_event(append("s1", counted("e1"))).await.unwrap();
-        assert!(again.replayed);
-        assert_eq!(again.event, first.event, "as it was stored then");
-        assert_eq!(again.state(), json!({"n": 2}), "the state is that of now");
-    }
-    let read = service.get_session(get_with_events("s1")).await.unwrap();
-    assert_eq!((ids(&read.events), read.state()), (vec!["e1", "e2"], json!({"n": 2})));
 }
 
 async fn a_repetition_may_spell_its_json_in_another_way(service: &Service) {
@@ -123,17 +104,6 @@ async fn other_content_under_the_same_id_is_refused(service: &Service) {
     assert_eq!(last_sequence(service).await, 1);
 }
 
-async fn the_precondition_of_a_repetition_is_not_evaluated(service: &Service) {
-    service.create_session(create("s1", "")).await.unwrap();
-    let request = AppendEventRequest { precondition: expecting(0), ..append("s1", counted("e1")) };
-    service.append_event(request.clone()).await.unwrap();
-    assert!(service.append_event(request).await.unwrap().replayed);
-    // It holds for what is new, and other content is refused before anything is checked.
-    let new = AppendEventRequest { precondition: expecting(0), ..append("s1", counted("e2")) };
-    refused(service.append_event(new).await, Reason::SequenceConflict);
-    assert_eq!(last_sequence(service).await, 1);
-}
-
 async fn what_the_answer_looks_like_is_no_content(service: &Service) {
     service.create_session(create("s1", "")).await.unwrap();
     service.append_event(append("s1", counted("e1"))).await.unwrap();
@@ -146,32 +116,6 @@ async fn what_the_answer_looks_like_is_no_content(service: &Service) {
     assert!(again.replayed);
     assert_eq!(again.state_if_any(), None);
     assert_eq!(set_by(&again.event.unwrap()), json!({"n": 1}));
-}
-
-async fn a_batch_may_hold_repetitions(service: &Service) {
-    service.create_session(create("s1", "")).await.unwrap();
-    service.append_event(append("s1", counted("e1"))).await.unwrap();
-    let batch = append_all("s1", vec![counted("e2"), counted("e1"), counted("e3")]);
-    let answer = service.append_events(batch.clone()).await.unwrap();
-    assert_eq!(answer.replayed, [false, true, false]);
-    assert_eq!(sequences(&answer.events), [2, 1, 3]);
-    assert_eq!(answer.session.as_ref().unwrap().state(), json!({"n": 3}));
-    // All of it again, with a precondition that has long ceased to hold.
-    let again = AppendEventsRequest { precondition: expecting(1), ..batch };
-    let again = service.append_events(again).await.unwrap();
-    assert_eq!(again.replayed, [true; 3]);
-    assert_eq!(again.events, answer.events);
-    // One new event among them, and it does count.
-    let mixed = AppendEventsRequest {
-        precondition: expecting(1),
-        ..append_all("s1", vec![counted("e1"), counted("e4")])
-    };
-    refused(service.append_events(mixed).await, Reason::SequenceConflict);
-    // One with other content refuses the batch whole.
-    let wrong = append_all("s1", vec![counted("e5"), event("e2")]);
-    let status = refused(service.append_events(wrong).await, Reason::EventIdReused);
-    assert_eq!(detail(&status, "event_id"), "e2");
-    assert_eq!(last_sequence(service).await, 3);
 }
 
 async fn one_batch_may_name_an_event_twice(service: &Service) {
@@ -280,18 +224,4 @@ async fn a_rewind_is_repeated_by_the_id_of_its_marker(service: &Service) {
     }
     // Nor is the marker's id free for an event.
     refused(service.append_event(append("s1", event("marker"))).await, Reason::EventIdReused);
-}
-
-async fn ids_are_those_of_one_session(service: &Service) {
-    for id in ["s1", "s2"] {
-        service.create_session(create(id, "")).await.unwrap();
-        let answer = service.append_event(append(id, counted("e1"))).await.unwrap();
-        assert!(!answer.replayed);
-    }
-    let mut other = create("s1", "");
-    other.user_id = "bob".into();
-    service.create_session(other).await.unwrap();
-    let mut request = append("s1", event("e1"));
-    request.key.as_mut().unwrap().user_id = "bob".into();
-    assert!(!service.append_event(request).await.unwrap().replayed);
 }

@@ -15,7 +15,7 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{faulty, refused},
     make::{
         APP, STRUCT, app_scope, append, append_all, create, get, get_state, get_with_events, key,
@@ -26,7 +26,7 @@ use crate::{
     watching::{Watching, watch},
 };
 
-on_each_store! {
+with_server! {
     numbers_that_are_not_exact_are_refused
     what_json_does_not_have_is_refused
     whole_doubles_become_integers

@@ -11,7 +11,7 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store, owning_each_store},
+    harness::{Service, owning_server, with_server},
     judge::{faulty, refused, violations},
     make::{
         TEXT, append, create, event, get, get_state, get_with_events, list_append, list_events,
@@ -21,7 +21,7 @@ use crate::{
     watching::{Watching, watch},
 };
 
-on_each_store! {
+with_server! {
     values_come_back_byte_for_byte
     of_keys_that_come_twice_the_last_value_counts
     white_space_around_a_text_is_dropped
@@ -30,7 +30,7 @@ on_each_store! {
     json_of_both_forms_is_one_value
 }
 
-owning_each_store! { bodies_come_back_byte_for_byte }
+owning_server! { bodies_come_back_byte_for_byte }
 
 /// Texts that a parser which writes anew would change.
 const VALUES: [&str; 24] = [

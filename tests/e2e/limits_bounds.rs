@@ -7,7 +7,7 @@ use sessiond::{
 use tonic_types::StatusExt;
 
 use crate::{
-    harness::{Service, eventually, on_each_store},
+    harness::{Service, eventually, with_server},
     judge::{detail, refused},
     make::{
         app_scope, append, append_all, create, get_state, increment, key, operations, plain,
@@ -17,15 +17,15 @@ use crate::{
     watching::{Watching, watch},
 };
 
-on_each_store! { an_invocation_holds_at_most_one_mib }
+with_server! { an_invocation_holds_at_most_one_mib }
 
-on_each_store! { ["--max-temp-bytes", "20"] the_size_of_an_invocation_is_a_flag }
+with_server! { ["--max-temp-bytes", "20"] the_size_of_an_invocation_is_a_flag }
 
-on_each_store! { ["--max-watches", "2"] watches_have_a_bound }
+with_server! { ["--max-watches", "2"] watches_have_a_bound }
 
-on_each_store! { ["--max-invocations", "2"] invocations_have_a_bound }
+with_server! { ["--max-invocations", "2"] invocations_have_a_bound }
 
-on_each_store! { ["--temp-idle", "1", "--max-invocations", "1"] an_unused_invocation_ends_by_itself }
+with_server! { ["--temp-idle", "1", "--max-invocations", "1"] an_unused_invocation_ends_by_itself }
 
 async fn temp(service: &Service, invocation_id: &str) -> serde_json::Value {
     let request =

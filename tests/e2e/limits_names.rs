@@ -12,7 +12,7 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, faulty, refused, violations},
     make::{
         APP, append, append_all, create, get, get_state, increment, key, list_events, operating,
@@ -22,7 +22,7 @@ use crate::{
     sessions::labels,
 };
 
-on_each_store! {
+with_server! {
     addresses_have_at_most_512_bytes
     names_have_their_sizes
     no_name_holds_a_nul

@@ -14,7 +14,7 @@ use tonic_types::StatusExt as _;
 
 use crate::{
     deadlines::append_all_due,
-    harness::{Service, eventually, on_each_store},
+    harness::{Service, eventually, with_server},
     judge::{detail, reason, refused},
     make::{
         APP, USER, address, append, append_all, bare, create, event, get, list_events, plain, scope,
@@ -23,19 +23,19 @@ use crate::{
     watching::{Watching, watch},
 };
 
-on_each_store! {
+with_server! {
     ["--max-appends-per-application", "2"]
     a_batch_counts_its_events_against_its_application_alone
     a_retry_after_the_wait_that_a_refusal_names_passes
     an_append_that_is_not_begun_counts_for_nothing
 }
 
-on_each_store! {
+with_server! {
     ["--max-appends-per-application", "1000000"]
     a_limit_leaves_the_items_of_a_stream_in_order
 }
 
-on_each_store! {
+with_server! {
     ["--max-watches-per-application", "2"]
     watches_give_their_places_back
 }

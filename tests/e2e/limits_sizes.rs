@@ -10,29 +10,26 @@ use sessiond::{
 use tonic::codec::CompressionEncoding;
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, faulty, refused},
     make::{
         app_scope, append, append_all, check, checking, create, event, get, increment, list_append,
-        merge_patch, operating, operations, plain, remove, saying, session_scope, set,
-        set_if_absent, set_struct, setting, setting_in, structure, update, user_scope,
+        merge_patch, operating, operations, plain, saying, session_scope, set, set_if_absent,
+        set_struct, setting, setting_in, structure, update, user_scope,
     },
     pages::{KIB, large},
     read::HasState,
 };
 
-on_each_store! {
+with_server! {
     a_value_has_at_most_256_kib
     what_an_operation_makes_has_at_most_256_kib
     a_body_has_at_most_one_mib
     a_delta_has_at_most_one_mib
-    a_delta_resolves_to_at_most_one_mib
     a_scope_holds_at_most_one_mib
-    a_change_that_makes_a_full_scope_no_larger_is_never_refused
     json_nests_at_most_100_levels
     a_batch_has_at_most_1000_events
     a_batch_has_at_most_three_mib
-    a_batch_resolves_to_at_most_three_mib
     the_operations_of_a_batch_write_at_most_sixteen_mib
     lists_in_a_request_have_at_most_1000_items
     a_message_has_at_most_four_mib
@@ -158,25 +155,6 @@ async fn a_delta_has_at_most_one_mib(service: &Service) {
     faulty(result, Reason::ValueTooLarge, "delta");
 }
 
-async fn a_delta_resolves_to_at_most_one_mib(service: &Service) {
-    // Five lists in three scopes, each of which an operand of three bytes writes anew.
-    let keys = ["app:a", "app:b", "user:a", "user:b", "own"];
-    for key in keys {
-        let delta = set(&format!("{{\"{key}\":[{}]}}", large(250 * KIB)));
-        if service.get_session(get("s1")).await.is_err() {
-            service.create_session(create("s1", "")).await.unwrap();
-        }
-        service.update_state(update(session_scope("s1"), delta)).await.unwrap();
-    }
-    let touch = |keys: &[&str]| Event {
-        state_delta: Some(operations(keys.iter().map(|key| list_append(key, "[1]", 0)))),
-        ..plain()
-    };
-    service.append_event(append("s1", touch(&keys[..4]))).await.unwrap();
-    let result = service.append_event(append("s1", touch(&keys))).await;
-    faulty(result, Reason::ValueTooLarge, "event.state_delta");
-}
-
 async fn a_scope_holds_at_most_one_mib(service: &Service) {
     service.create_session(create("s1", "")).await.unwrap();
     for (prefix, scope, kind) in [
@@ -210,20 +188,6 @@ async fn a_scope_holds_at_most_one_mib(service: &Service) {
             (&serde_json::Value::Null, &serde_json::Value::Null)
         );
     }
-}
-
-async fn a_change_that_makes_a_full_scope_no_larger_is_never_refused(service: &Service) {
-    service.create_session(create("s1", "")).await.unwrap();
-    let event = |delta| Event { state_delta: Some(delta), ..plain() };
-    service.append_event(append("s1", event(delta_of(KIB * KIB, FOUR)))).await.unwrap();
-    service.append_event(append("s1", event(delta_of(KIB * KIB, FOUR)))).await.unwrap();
-    service.append_event(append("s1", plain())).await.unwrap();
-    // One key goes and another comes, in one event.
-    let delta = StateDelta { remove: vec!["k1".into()], ..set(&one("n1", 256 * KIB - 2)) };
-    service.append_event(append("s1", event(delta))).await.unwrap();
-    service.rewind_session(crate::make::rewind("s1", 1)).await.unwrap();
-    service.append_event(append("s1", event(remove(&["k2"])))).await.unwrap();
-    service.append_event(append("s1", setting(r#"{"small":1}"#))).await.unwrap();
 }
 
 async fn json_nests_at_most_100_levels(service: &Service) {
@@ -290,21 +254,6 @@ async fn a_batch_has_at_most_three_mib(service: &Service) {
     let result = service.append_events(batch(KIB * KIB - 1)).await;
     let status = faulty(result, Reason::BatchTooLarge, "events");
     assert_eq!((&*detail(&status, "bytes"), &*detail(&status, "limit")), ("3145729", "3145728"));
-}
-
-async fn a_batch_resolves_to_at_most_three_mib(service: &Service) {
-    let state = format!("{{\"list\":[{}]}}", large(250 * KIB));
-    service.create_session(create("s1", &state)).await.unwrap();
-    let batch = |count| {
-        let events = (0..count).map(|_| operating(list_append("list", "[1]", 0))).collect();
-        append_all("s1", events)
-    };
-    service.append_events(batch(12)).await.unwrap();
-    let status = refused(service.append_events(batch(13)).await, Reason::BatchTooLarge);
-    assert_eq!(detail(&status, "limit"), "3145728");
-    let read = service.get_session(get("s1")).await.unwrap();
-    assert_eq!(read.session.as_ref().unwrap().last_sequence, 12, "all or none");
-    assert_eq!(read.state()["list"].as_array().unwrap().len(), 13);
 }
 
 async fn the_operations_of_a_batch_write_at_most_sixteen_mib(service: &Service) {

@@ -1,7 +1,5 @@
 //! Lists: of sessions by user, label and order, of events by author, invocation, time and order; page by page.
 
-use std::collections::BTreeSet;
-
 use prost_types::Timestamp;
 use serde_json::json;
 use sessiond::{
@@ -13,20 +11,18 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{faulty, refused},
     make::{
         APP, STRUCT, TEXT, append, append_all, create, key, list_events, plain, rewind, setting,
     },
-    pages::{all_events, all_sessions},
+    pages::all_events,
     read::{HasState, sequences},
     sessions::labels,
 };
 
-on_each_store! {
+with_server! {
     sessions_are_listed_by_user_label_and_order
-    ties_are_listed_by_user_then_session
-    sessions_come_page_by_page
     events_are_listed_by_every_filter
     events_come_page_by_page_in_both_orders
     the_newest_events_of_a_list_are_those_of_its_first_page
@@ -107,37 +103,6 @@ async fn sessions_are_listed_by_user_label_and_order(service: &Service) {
         let request = ListSessionsRequest { include_state: true, json_form, ..list("bob") };
         let with_state = service.list_sessions(request).await.unwrap();
         assert_eq!(with_state.sessions[0].state(), json!({"id": "b1", "user:name": "bob"}));
-    }
-}
-
-async fn ties_are_listed_by_user_then_session(service: &Service) {
-    for (user, id) in [("b", "1"), ("a", "2"), ("B", "3"), ("a", "10"), ("é", "0")] {
-        create_for(service, user, id, &[]).await;
-        touch(service, user, id, 7).await;
-    }
-    // By bytes, ascending in both orders.
-    let wanted = ["B/3", "a/10", "a/2", "b/1", "é/0"];
-    for order in [SessionOrder::LastEventTimeAsc, SessionOrder::LastEventTimeDesc] {
-        let request = ListSessionsRequest { order: order as i32, page_size: 2, ..list("") };
-        let (found, _) = all_sessions(service, request).await;
-        assert_eq!(names(&found), wanted);
-    }
-}
-
-async fn sessions_come_page_by_page(service: &Service) {
-    for at in 0..7 {
-        create_for(service, "alice", &format!("s{at}"), &[]).await;
-        touch(service, "alice", &format!("s{at}"), at).await;
-    }
-    for (order, first) in
-        [(SessionOrder::Unspecified, "s0"), (SessionOrder::LastEventTimeDesc, "s6")]
-    {
-        let request = ListSessionsRequest { page_size: 3, order: order as i32, ..list("alice") };
-        let (found, sizes) = all_sessions(service, request).await;
-        let seen = names(&found);
-        assert_eq!(sizes, [3, 3, 1]);
-        assert_eq!(seen[0], format!("alice/{first}"));
-        assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 7, "{seen:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The server from outside: over a real socket, with the generated client, on every store.
+//! The wire: the server from outside, over a real socket, with the generated client. What every store promises is in `tests/conformance`.
 //!
 //! Each test starts a server of its own through `sessiond::server::start`, as the program does, and stops it in the end; what is
 //! still under way then, or a stop that takes too long, fails the test. Every answer that passes through the harness is held to its

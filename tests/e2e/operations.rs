@@ -12,23 +12,19 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, faulty, refused},
     make::{
-        append, create, get, increment, increment_by, list_append, merge_patch, operating,
-        set_if_absent, structure, value,
+        append, create, increment, increment_by, list_append, merge_patch, operating, structure,
+        value,
     },
-    read::{HasState, set_by, state_text},
+    read::{HasState, set_by},
 };
 
-on_each_store! {
-    every_operation_starts_from_nothing
-    every_operation_works_on_what_is_there
+with_server! {
     both_forms_of_an_operand_do_the_same
-    an_increment_keeps_to_the_kind_of_its_numbers
     a_type_that_does_not_fit_is_refused
     a_number_that_leaves_its_range_is_refused
-    a_refused_operation_leaves_nothing_behind
 }
 
 /// What a key becomes; `before` is JSON text, empty where the key has no value.
@@ -49,33 +45,6 @@ async fn becomes(service: &Service, before: &str, operation: StateOperation) -> 
     state["k"].clone()
 }
 
-async fn every_operation_starts_from_nothing(service: &Service) {
-    assert_eq!(becomes(service, "", increment("k", -2)).await, json!(-2));
-    assert_eq!(becomes(service, "", increment_by("k", 0.5)).await, json!(0.5));
-    assert_eq!(becomes(service, "", list_append("k", "[1,[2]]", 0)).await, json!([1, [2]]));
-    assert_eq!(becomes(service, "", list_append("k", "[]", 0)).await, json!([]));
-    assert_eq!(becomes(service, "", set_if_absent("k", "null")).await, json!(null));
-    let patch = merge_patch("k", r#"{"a":{"b":null,"c":1}}"#);
-    assert_eq!(becomes(service, "", patch).await, json!({"a": {"c": 1}}));
-}
-
-async fn every_operation_works_on_what_is_there(service: &Service) {
-    assert_eq!(becomes(service, "40", increment("k", 2)).await, json!(42));
-    assert_eq!(becomes(service, "[1,2]", list_append("k", "[3]", 0)).await, json!([1, 2, 3]));
-    assert_eq!(becomes(service, "[1,2]", list_append("k", "[3,4]", 3)).await, json!([2, 3, 4]));
-    assert_eq!(becomes(service, "[1]", list_append("k", "[2,3,4]", 2)).await, json!([3, 4]));
-    assert_eq!(
-        becomes(service, "null", set_if_absent("k", "1")).await,
-        json!(null),
-        "null is a value"
-    );
-    assert_eq!(becomes(service, "0", set_if_absent("k", "1")).await, json!(0));
-    let patch = merge_patch("k", r#"{"a":null,"b":{"c":2},"d":[null]}"#);
-    let before = r#"{"a":1,"b":{"c":1,"e":1},"d":{}}"#;
-    let after = json!({"b": {"c": 2, "e": 1}, "d": [null]});
-    assert_eq!(becomes(service, before, patch).await, after);
-}
-
 async fn both_forms_of_an_operand_do_the_same(service: &Service) {
     let operation = |operation| StateOperation { key: "k".into(), operation: Some(operation) };
     let Some(Kind::ListValue(ListValue { values })) = value("[1,{\"a\":null}]").kind else {
@@ -91,28 +60,6 @@ async fn both_forms_of_an_operand_do_the_same(service: &Service) {
     let patch = MergePatch { patch_form: Some(PatchForm::Patch(structure(r#"{"a":null,"b":1}"#))) };
     let patch = operation(Operation::MergePatch(patch));
     assert_eq!(becomes(service, r#"{"a":1}"#, patch).await, json!({"b": 1}));
-}
-
-async fn an_increment_keeps_to_the_kind_of_its_numbers(service: &Service) {
-    let text = async |before: &str, operation: StateOperation| {
-        let created =
-            service.create_session(create("", &format!("{{\"k\":{before}}}"))).await.unwrap();
-        let id = created.session.unwrap().key.unwrap().session_id;
-        service.append_event(append(&id, operating(operation))).await.unwrap();
-        let session = service.get_session(get(&id)).await.unwrap().session.unwrap();
-        state_text(&session).replace([' ', '{', '}'], "").replace("\"k\":", "")
-    };
-    // Whole and whole is exact, also where a double would round.
-    assert_eq!(text("9007199254740993", increment("k", 1)).await, "9007199254740994");
-    assert_eq!(text("9223372036854775806", increment("k", 1)).await, i64::MAX.to_string());
-    assert_eq!(text("-9223372036854775807", increment("k", -1)).await, i64::MIN.to_string());
-    // A point or an exponent makes a double, and so does a fraction to add.
-    assert_eq!(text("1.5", increment("k", 1)).await, "2.5");
-    assert_eq!(text("1", increment_by("k", 0.25)).await, "1.25");
-    for whole in [text("1e2", increment("k", 1)).await, text("100", increment_by("k", 1.0)).await] {
-        assert!(whole.contains(['.', 'e']), "{whole} is no double");
-        assert_eq!(whole.parse(), Ok(101.0));
-    }
 }
 
 async fn a_type_that_does_not_fit_is_refused(service: &Service) {
@@ -164,14 +111,4 @@ async fn a_number_that_leaves_its_range_is_refused(service: &Service) {
     };
     let answer = service.append_event(append("s1", operating(zero))).await.unwrap();
     assert_eq!(answer.state()["n"], 0);
-}
-
-async fn a_refused_operation_leaves_nothing_behind(service: &Service) {
-    let before = service.create_session(create("s1", r#"{"a":1,"b":"x"}"#)).await.unwrap().session;
-    let mut event = operating(increment("a", 1));
-    let delta = event.state_delta.as_mut().unwrap();
-    delta.operations.extend([increment("app:n", 1), increment("user:n", 1), increment("b", 1)]);
-    let result = service.append_event(append("s1", event)).await;
-    refused(result, Reason::TypeMismatch);
-    assert_eq!(service.get_session(get("s1")).await.unwrap().session, before);
 }

@@ -9,7 +9,7 @@ use sessiond::proto::v1::{
 use tokio::task::JoinSet;
 
 use crate::{
-    harness::{Service, on_each_store, owning_each_store},
+    harness::{Service, owning_server, with_server},
     make::{
         APP, STRUCT, TEXT, append, create, get, list_events, plain, rewind, saying, session_scope,
         set, update, user_scope,
@@ -17,7 +17,7 @@ use crate::{
     read::{HasState, body_text, ids, sequences},
 };
 
-on_each_store! {
+with_server! {
     pages_of_large_events_are_cut_and_complete
     the_events_beside_a_session_go_on_in_a_list_of_the_same_moment
     events_take_what_the_state_leaves
@@ -25,7 +25,7 @@ on_each_store! {
     pages_of_changes_are_cut_and_complete
 }
 
-owning_each_store! { pages_of_much_labelled_sessions_are_cut_and_complete }
+owning_server! { pages_of_much_labelled_sessions_are_cut_and_complete }
 
 pub const KIB: usize = 1024;
 

@@ -7,7 +7,7 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{faulty, refused},
     make::{
         append, append_all, create, event, expecting, get, get_with_events, increment, operations,
@@ -16,7 +16,7 @@ use crate::{
     read::{HasState, body_text, ids, sequences},
 };
 
-on_each_store! {
+with_server! {
     a_partial_event_changes_nothing
     a_partial_event_has_to_be_valid_and_to_have_a_session
     partial_events_stand_among_others_in_a_batch

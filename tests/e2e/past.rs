@@ -1,91 +1,19 @@
-//! The past: a session as of any of its events, in all three scopes, also in the middle of a batch.
+//! The past over the wire: a session as of one of its events.
 
-use serde_json::{Value, json};
-use sessiond::{
-    domain::error::Reason,
-    proto::v1::{GetSessionRequest, StateDelta},
-};
+use serde_json::json;
+use sessiond::{domain::error::Reason, proto::v1::GetSessionRequest};
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, faulty, refused},
-    make::{
-        app_scope, append, append_all, create, get, get_with_events, plain, remove, rewind, set,
-        setting, setting_in, update, user_scope,
-    },
+    make::{append, create, get, get_with_events, plain, rewind, setting_in},
     read::{HasState, instant, sequences},
 };
 
-on_each_store! {
-    every_event_is_a_moment_of_all_three_scopes
-    the_middle_of_a_batch_is_a_moment
-    a_removed_key_is_there_before_its_removal
-    the_past_of_wider_scopes_holds_what_others_did
+with_server! {
     a_moment_has_its_own_last_sequence_and_events
     what_has_not_happened_yet_is_no_moment
     temporary_keys_are_of_the_present
-}
-
-pub async fn as_of(service: &Service, id: &str, sequence: i64) -> Value {
-    let request = GetSessionRequest { as_of_sequence: Some(sequence), ..get(id) };
-    service.get_session(request).await.unwrap().state()
-}
-
-async fn every_event_is_a_moment_of_all_three_scopes(service: &Service) {
-    let at = |n: i64| json!({"own": n, "user:u": n, "app:a": n});
-    service.create_session(create("s1", &at(0).to_string())).await.unwrap();
-    for n in 1..=20 {
-        let answer = service.append_event(append("s1", setting(&at(n).to_string()))).await.unwrap();
-        assert_eq!(answer.state(), at(n));
-    }
-    for n in 0..=20 {
-        assert_eq!(as_of(service, "s1", n).await, at(n));
-    }
-    assert_eq!(service.get_session(get("s1")).await.unwrap().state(), at(20));
-}
-
-async fn the_middle_of_a_batch_is_a_moment(service: &Service) {
-    service.create_session(create("s1", "")).await.unwrap();
-    let at = |n: i64| json!({"own": n, "user:u": n, "app:a": n});
-    let events = (1..=5).map(|n| setting(&at(n).to_string())).collect();
-    service.append_events(append_all("s1", events)).await.unwrap();
-    assert_eq!(as_of(service, "s1", 0).await, json!({}));
-    for n in 1..=5 {
-        assert_eq!(as_of(service, "s1", n).await, at(n));
-    }
-}
-
-async fn a_removed_key_is_there_before_its_removal(service: &Service) {
-    let state = r#"{"own":1,"user:u":1,"app:a":1}"#;
-    service.create_session(create("s1", state)).await.unwrap();
-    let delta = remove(&["own", "user:u", "app:a", "never"]);
-    let event = sessiond::proto::v1::Event { state_delta: Some(delta), ..plain() };
-    service.append_event(append("s1", event)).await.unwrap();
-    service.append_event(append("s1", setting(r#"{"own":null,"app:a":3}"#))).await.unwrap();
-    assert_eq!(as_of(service, "s1", 0).await, json!({"own": 1, "user:u": 1, "app:a": 1}));
-    assert_eq!(as_of(service, "s1", 1).await, json!({}));
-    assert_eq!(as_of(service, "s1", 2).await, json!({"own": null, "app:a": 3}));
-}
-
-async fn the_past_of_wider_scopes_holds_what_others_did(service: &Service) {
-    service.update_state(update(app_scope(), set(r#"{"app:a":"before"}"#))).await.unwrap();
-    service.create_session(create("s1", "")).await.unwrap();
-    service.create_session(create("s2", r#"{"user:u":"s2 created"}"#)).await.unwrap();
-    service.append_event(append("s1", plain())).await.unwrap();
-    service.append_event(append("s2", setting(r#"{"app:a":"s2"}"#))).await.unwrap();
-    service.append_event(append("s1", plain())).await.unwrap();
-    let delta = StateDelta { remove: vec!["app:a".into()], ..set(r#"{"user:u":"update"}"#) };
-    service.update_state(update(user_scope(), delta)).await.unwrap();
-    service.append_event(append("s1", plain())).await.unwrap();
-
-    // Each event saw what was there at its own commit.
-    assert_eq!(as_of(service, "s1", 0).await, json!({"app:a": "before"}));
-    let first = json!({"app:a": "before", "user:u": "s2 created"});
-    assert_eq!(as_of(service, "s1", 1).await, first);
-    assert_eq!(as_of(service, "s1", 2).await, json!({"app:a": "s2", "user:u": "s2 created"}));
-    assert_eq!(as_of(service, "s1", 3).await, json!({"user:u": "update"}));
-    assert_eq!(as_of(service, "s2", 0).await, first);
-    assert_eq!(as_of(service, "s2", 1).await, json!({"app:a": "s2", "user:u": "s2 created"}));
 }
 
 async fn a_moment_has_its_own_last_sequence_and_events(service: &Service) {

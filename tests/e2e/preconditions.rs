@@ -11,7 +11,7 @@ use sessiond::{
 use tonic::Status;
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{detail, faulty, list, metadata, refused},
     make::{
         app_scope, append, append_all, check, checking, create, expecting, get, plain, rewind,
@@ -20,11 +20,10 @@ use crate::{
     read::HasState,
 };
 
-on_each_store! {
+with_server! {
     an_expected_sequence_holds_or_refuses
     each_condition_on_a_key_holds_or_refuses
     versions_that_an_answer_has_hold_until_the_key_changes
-    conditions_see_all_scopes
     values_are_compared_as_json_in_both_forms
     all_that_fail_is_reported_at_once
     a_wider_scopes_version_is_expected_alike
@@ -137,24 +136,6 @@ async fn versions_that_an_answer_has_hold_until_the_key_changes(service: &Servic
         service.append_event(append("s1", setting(&format!("{{{key:?}:9}}")))).await.unwrap();
         refused(with(service, as_read()).await, Reason::KeyConflict);
     }
-}
-
-async fn conditions_see_all_scopes(service: &Service) {
-    service.create_session(create("s1", r#"{"own":0,"user:u":0,"app:a":0}"#)).await.unwrap();
-    service.update_state(update(user_scope(), set(r#"{"user:u":1}"#))).await.unwrap();
-    service.update_state(update(app_scope(), set(r#"{"app:b":1}"#))).await.unwrap();
-    let conditions = [
-        check("own", Condition::Version(0)),
-        check("user:u", Condition::Version(2)),
-        check("app:a", Condition::Version(1)),
-        check("app:b", Condition::Version(2)),
-        check("a", Condition::Exists(false)),
-    ];
-    with(service, checking(conditions.clone())).await.unwrap();
-    // A change by anybody else is noticed.
-    service.update_state(update(user_scope(), set(r#"{"user:u":1}"#))).await.unwrap();
-    let status = refused(with(service, checking(conditions)).await, Reason::KeyConflict);
-    assert_eq!(list(&status, "keys"), ["user:u"], "an equal value is a change as well");
 }
 
 async fn values_are_compared_as_json_in_both_forms(service: &Service) {

@@ -1,76 +1,21 @@
-//! A restart of the server on the same file: everything is as it was, and what was begun goes on.
+//! A restart of the server on the same file: what was begun goes on.
 
-use prost_types::{FieldMask, Timestamp};
+use prost_types::Timestamp;
 use serde_json::json;
 use sessiond::{
     domain::error::Reason,
-    proto::v1::{
-        EventSelection, GetSessionRequest, GetSessionResponse, GetStateRequest, GetStateResponse,
-        ListEventsRequest, ListEventsResponse, ListKeyChangesRequest, ListKeyChangesResponse,
-        ListSessionsRequest, ListSessionsResponse, Session, UpdateSessionRequest,
-        UpdateStateRequest, session::Expiration,
-    },
+    proto::v1::{GetSessionRequest, ListEventsRequest, UpdateStateRequest},
 };
 
 use crate::{
     harness::Service,
     judge::refused,
     make::{
-        APP, TEXT, app_scope, append, append_all, create, event, get, get_state, key, list_events,
-        plain, rewind, saying, scope, session_scope, set, setting, setting_in, update, user_scope,
+        append, append_all, create, event, get, list_events, plain, rewind, saying, scope, set,
+        setting, setting_in, update,
     },
     read::{HasState, sequences},
-    sessions::labels,
 };
-
-/// Everything that can be read.
-#[derive(Debug, PartialEq)]
-struct Everything {
-    sessions: ListSessionsResponse,
-    moments: Vec<GetSessionResponse>,
-    events: ListEventsResponse,
-    states: Vec<GetStateResponse>,
-    changes: Vec<ListKeyChangesResponse>,
-}
-
-async fn everything(service: &Service) -> Everything {
-    let list = ListSessionsRequest {
-        app_name: APP.into(),
-        include_state: true,
-        json_form: TEXT,
-        ..Default::default()
-    };
-    let all = EventSelection { include_rewound: true, ..Default::default() };
-    let mut moments = Vec::new();
-    for as_of in 0..=7 {
-        let request =
-            GetSessionRequest { events: Some(all), as_of_sequence: Some(as_of), ..get("s1") };
-        moments.push(service.get_session(request).await.unwrap());
-    }
-    let events = ListEventsRequest { selection: Some(all), ..list_events("s1") };
-    let mut states = Vec::new();
-    for of in [app_scope(), user_scope(), session_scope("s1"), scope("other", "", "")] {
-        let request = GetStateRequest { include_versions: true, ..get_state(of) };
-        states.push(service.get_state(request).await.unwrap());
-    }
-    let mut changes = Vec::new();
-    for key in ["n", "user:n", "app:n"] {
-        let request = ListKeyChangesRequest {
-            scope: Some(session_scope("s1")),
-            key: key.into(),
-            json_form: TEXT,
-            ..Default::default()
-        };
-        changes.push(service.list_key_changes(request).await.unwrap());
-    }
-    Everything {
-        sessions: service.list_sessions(list).await.unwrap(),
-        moments,
-        events: service.list_events(events).await.unwrap(),
-        states,
-        changes,
-    }
-}
 
 async fn fill(service: &Service) {
     service
@@ -87,44 +32,11 @@ async fn fill(service: &Service) {
     service.rewind_session(rewind("s1", 2)).await.unwrap();
     let bodies = [r#"{ "odd" : 1E5 }"#, "{\"line\":\"\\n\u{2028}\"}"].map(saying);
     service.append_events(append_all("s1", bodies.to_vec())).await.unwrap();
-    let fork = sessiond::proto::v1::ForkSessionRequest {
-        key: Some(key("s1")),
-        session_id: "s2".into(),
-        up_to_sequence: Some(3),
-        json_form: TEXT,
-        ..Default::default()
-    };
-    service.fork_session(fork).await.unwrap();
     let request = UpdateStateRequest {
         request_id: "r1".into(),
         ..update(scope("other", "", ""), set(r#"{"app:k":1}"#))
     };
     service.update_state(request).await.unwrap();
-    let paths = ["labels", "display_name", "expire_time"].map(String::from).to_vec();
-    let expire_time = Timestamp { seconds: 4_000_000_000, nanos: 7 };
-    let request = UpdateSessionRequest {
-        key: Some(key("s1")),
-        session: Some(Session {
-            labels: labels(&[("a", "b")]),
-            display_name: "Name".into(),
-            expiration: Some(Expiration::ExpireTime(expire_time)),
-            ..Default::default()
-        }),
-        update_mask: Some(FieldMask { paths }),
-        ..Default::default()
-    };
-    service.update_session(request).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_is_as_it_was() {
-    let service = Service::on_sqlite(&[]).await;
-    fill(&service).await;
-    let before = everything(&service).await;
-    assert_eq!((before.sessions.sessions.len(), before.events.events.len()), (2, 7));
-    let service = service.restart().await.restart().await;
-    assert_eq!(everything(&service).await, before);
-    service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,32 +7,29 @@ use serde_json::json;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        CreateSessionRequest, CreateSessionResponse, DeleteSessionRequest, GetSessionRequest,
-        Session, UpdateSessionRequest,
+        CreateSessionRequest, CreateSessionResponse, GetSessionRequest, Session,
+        UpdateSessionRequest,
         create_session_request::StateForm,
         session::{self, Expiration},
     },
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::refused,
     make::{
-        STRUCT, TEXT, USER, append, create, event, get, get_with_events, key, plain, setting,
-        structure,
+        STRUCT, TEXT, USER, append, create, get, get_with_events, key, plain, setting, structure,
     },
     read::{HasState, instant, sequences, state_text},
 };
 
-on_each_store! {
+with_server! {
     creation_takes_every_field
     creation_makes_an_id_where_none_is_given
     creation_is_refused_or_answered_where_the_address_is_taken
-    an_existing_session_shows_its_present_state
     a_session_tells_its_times
     a_read_takes_every_field
     an_update_changes_what_its_mask_names
-    a_deleted_session_is_gone_and_wider_state_stays
 }
 
 pub fn labels(pairs: &[(&str, &str)]) -> HashMap<String, String> {
@@ -122,15 +119,6 @@ async fn creation_is_refused_or_answered_where_the_address_is_taken(service: &Se
         .unwrap();
     assert!(created.created);
     assert_eq!(created.state(), json!({"a": 2, "b": 2, "app:c": 2, "user:d": 2}));
-}
-
-async fn an_existing_session_shows_its_present_state(service: &Service) {
-    service.create_session(create("s1", r#"{"a":1}"#)).await.unwrap();
-    service.append_event(append("s1", setting(r#"{"a":2,"app:b":3}"#))).await.unwrap();
-    let again = CreateSessionRequest { allow_existing: true, ..create("s1", r#"{"a":9}"#) };
-    let found = service.create_session(again).await.unwrap();
-    assert_eq!(found.state(), json!({"a": 2, "app:b": 3}));
-    assert_eq!(found.session.unwrap().last_sequence, 1);
 }
 
 async fn a_session_tells_its_times(service: &Service) {
@@ -260,26 +248,4 @@ async fn an_update_changes_what_its_mask_names(service: &Service) {
     let read = service.get_session(get_with_events("s1")).await.unwrap();
     assert_eq!((read.state(), read.events.len()), (json!({"a": 1}), 0));
     assert_eq!(read.session.unwrap().last_event_time, cleared.create_time);
-}
-
-async fn a_deleted_session_is_gone_and_wider_state_stays(service: &Service) {
-    let state = r#"{"own":1,"user:u":2,"app:a":3}"#;
-    service.create_session(create("s1", state)).await.unwrap();
-    service.append_event(append("s1", event("e1"))).await.unwrap();
-    let delete =
-        DeleteSessionRequest { key: Some(key("s1")), allow_missing: false, ..Default::default() };
-    service.delete_session(delete.clone()).await.unwrap();
-    refused(service.get_session(get("s1")).await, Reason::SessionNotFound);
-    refused(service.append_event(append("s1", plain())).await, Reason::SessionNotFound);
-    refused(service.delete_session(delete.clone()).await, Reason::SessionNotFound);
-    let allowed = DeleteSessionRequest { allow_missing: true, ..delete };
-    service.delete_session(allowed).await.unwrap();
-
-    // A new one under the old id begins anew, with what the user and the application still have.
-    let created = service.create_session(create("s1", "")).await.unwrap();
-    assert_eq!(created.state(), json!({"user:u": 2, "app:a": 3}));
-    let answer = service.append_event(append("s1", event("e1"))).await.unwrap();
-    assert!(!answer.replayed, "its events' ids are free");
-    assert_eq!(answer.event.unwrap().sequence, 1);
-    assert_eq!(service.get_session(get_with_events("s1")).await.unwrap().events.len(), 1);
 }

@@ -10,24 +10,22 @@ use sessiond::{
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{faulty, refused},
     make::{
         APP, STRUCT, TEXT, address, app_scope, append, create, get, get_state, get_with_events,
-        increment, key, operations, plain, remove, scope, session_scope, set, set_struct, setting,
-        setting_in, update, user_scope,
+        increment, key, operations, remove, session_scope, set, set_struct, setting, setting_in,
+        update, user_scope,
     },
     read::{HasState, changed_to, removed_by, set_by},
 };
 
-on_each_store! {
+with_server! {
     state_is_read_from_every_scope_with_every_field
-    wider_state_exists_on_its_own
     state_changes_through_every_scope
     a_change_through_a_session_is_an_event
     a_scope_takes_its_own_keys_and_wider_ones
     keys_of_any_other_prefix_are_the_sessions
-    a_set_comes_before_a_removal_and_operations_come_last
     the_history_of_a_key_is_listed_newest_first
     the_history_of_a_key_comes_page_by_page
     an_ended_invocation_has_no_keys
@@ -88,21 +86,6 @@ async fn state_is_read_from_every_scope_with_every_field(service: &Service) {
     assert_eq!((answer.state(), answer.versions.len()), (own, 0));
 
     refused(service.get_state(get_state(session_scope("none"))).await, Reason::SessionNotFound);
-}
-
-async fn wider_state_exists_on_its_own(service: &Service) {
-    assert_eq!(service.get_state(get_state(app_scope())).await.unwrap().state(), json!({}));
-    assert_eq!(service.get_state(get_state(user_scope())).await.unwrap().state(), json!({}));
-    service.update_state(update(app_scope(), set(r#"{"app:a":1}"#))).await.unwrap();
-    service.update_state(update(user_scope(), set(r#"{"user:u":2}"#))).await.unwrap();
-    let user = service.get_state(get_state(user_scope())).await.unwrap();
-    assert_eq!(user.state(), json!({"app:a": 1, "user:u": 2}));
-    // No session was needed, and one that comes later finds it.
-    let created = service.create_session(create("s1", "")).await.unwrap();
-    assert_eq!(created.state(), json!({"app:a": 1, "user:u": 2}));
-    // The same user of another application is another user.
-    let other = service.get_state(get_state(scope("other", "alice", ""))).await.unwrap();
-    assert_eq!(other.state(), json!({}));
 }
 
 async fn state_changes_through_every_scope(service: &Service) {
@@ -186,22 +169,6 @@ async fn keys_of_any_other_prefix_are_the_sessions(service: &Service) {
         Reason::BadKey,
         "event.state_delta.set_json[\"\"]",
     );
-}
-
-async fn a_set_comes_before_a_removal_and_operations_come_last(service: &Service) {
-    service.create_session(create("s1", r#"{"a":1,"b":1,"c":1}"#)).await.unwrap();
-    let delta = StateDelta {
-        remove: vec!["a".into(), "b".into(), "missing".into(), "new".into()],
-        operations: vec![increment("b", 5), increment("c", 5), increment("c", 1)],
-        ..set(r#"{"a":10,"c":10,"new":1}"#)
-    };
-    let event = sessiond::proto::v1::Event { state_delta: Some(delta), ..plain() };
-    let answer = service.append_event(append("s1", event)).await.unwrap();
-    assert_eq!(answer.state(), json!({"b": 5, "c": 16}));
-    // The event holds what each key became; what changed nothing left no trace.
-    let stored = answer.event.unwrap();
-    assert_eq!(set_by(&stored), json!({"b": 5, "c": 16}));
-    assert_eq!(removed_by(&stored), ["a"]);
 }
 
 fn changes_of(scope: Scope, key: &str) -> ListKeyChangesRequest {

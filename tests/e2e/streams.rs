@@ -15,7 +15,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_types::StatusExt as _;
 
 use crate::{
-    harness::{Service, on_each_store, within},
+    harness::{Service, with_server, within},
     judge::{code, reason},
     make::{
         TEXT, address, append, bare, create, event, expecting, get_with_events, increment, key,
@@ -24,7 +24,7 @@ use crate::{
     read::{HasState, ids, sequences},
 };
 
-on_each_store! {
+with_server! {
     hundreds_are_under_way_before_the_first_answer_is_read
     answers_come_in_the_order_of_the_items
     items_of_one_session_commit_in_their_order_between_failures

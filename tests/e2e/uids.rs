@@ -12,7 +12,7 @@ use sessiond::{
 use tonic::Status;
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::{faulty, metadata, refused},
     make::{
         APP, USER, append, append_all, checking, create, expecting, get, get_state, key, plain,
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-on_each_store! {
+with_server! {
     every_answer_has_the_uid_of_the_life
     every_write_that_means_an_earlier_life_is_refused_and_changes_nothing
     every_write_that_means_the_present_life_goes_on
@@ -28,7 +28,6 @@ on_each_store! {
     a_repeated_deletion_leaves_the_next_life_alone
     all_fields_of_a_precondition_count_for_updates_deletions_and_forks
     a_text_that_no_answer_had_names_no_life
-    a_fork_takes_name_and_expiration
 }
 
 fn meant(uid: &str) -> Option<Precondition> {
@@ -257,24 +256,4 @@ async fn a_text_that_no_answer_had_names_no_life(service: &Service) {
     let request =
         AppendEventRequest { precondition: meant(&"x".repeat(129)), ..append("s1", plain()) };
     faulty(service.append_event(request).await, Reason::FieldTooLong, "precondition.uid");
-}
-
-async fn a_fork_takes_name_and_expiration(service: &Service) {
-    use sessiond::proto::v1::session::Expiration;
-    let expire_time = prost_types::Timestamp { seconds: 32_503_680_000, nanos: 0 };
-    let session = Some(Session {
-        display_name: "kept".into(),
-        labels: [("a".to_owned(), "b".to_owned())].into(),
-        expiration: Some(Expiration::ExpireTime(expire_time)),
-        ..Default::default()
-    });
-    let request = sessiond::proto::v1::CreateSessionRequest { session, ..create("s1", "") };
-    service.create_session(request).await.unwrap();
-    let forked = service.fork_session(fork("f1", None)).await.unwrap().session.unwrap();
-    let found = service.get_session(get("f1")).await.unwrap().session.unwrap();
-    for session in [forked, found] {
-        assert_eq!(session.display_name, "kept");
-        assert_eq!(session.labels["a"], "b");
-        assert_eq!(session.expiration, Some(Expiration::ExpireTime(expire_time)));
-    }
 }

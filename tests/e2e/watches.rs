@@ -4,32 +4,29 @@ use serde_json::{Value, json};
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        Event, StateDelta, StateSnapshot, WatchRequest, WatchStart, event::BodyForm,
-        state_snapshot, watch_response::Kind,
+        Event, StateSnapshot, WatchRequest, WatchStart, event::BodyForm, state_snapshot,
+        watch_response::Kind,
     },
 };
 
 use crate::{
-    harness::{Service, on_each_store},
+    harness::{Service, with_server},
     judge::refused,
     make::{
-        STRUCT, app_scope, append, append_all, create, event, get, get_state, increment, operating,
-        plain, remove, rewind, scope, session_scope, set, setting, setting_in, update, user_scope,
+        STRUCT, app_scope, append, append_all, create, get, get_state, increment, operating, plain,
+        remove, scope, session_scope, set, setting, setting_in, update, user_scope,
     },
-    read::{HasState, body_text, sequences, set_by},
+    read::{HasState, body_text, set_by},
     watching::{Watching, resume, watch},
 };
 
-on_each_store! {
+with_server! {
     a_snapshot_is_followed_by_what_comes_after_it
     from_the_beginning_every_event_comes
     from_now_only_what_is_new_comes
     a_cursor_goes_on_right_behind_its_message
-    own_changes_are_not_repeated
-    a_users_watch_sees_the_users_and_the_applications_changes
     an_applications_watch_sees_its_own_changes
     what_is_not_committed_is_not_seen
-    markers_are_events_and_hidden_events_come_as_well
     answers_come_in_the_form_asked_for
     a_watch_of_nothing_is_refused
     a_slow_consumer_ends_with_the_state_that_is
@@ -113,59 +110,6 @@ async fn a_cursor_goes_on_right_behind_its_message(service: &Service) {
     }
 }
 
-async fn own_changes_are_not_repeated(service: &Service) {
-    service.create_session(create("s1", "")).await.unwrap();
-    service.create_session(create("s2", "")).await.unwrap();
-    let mut first = Watching::open(service, watch(session_scope("s1"), WatchStart::Now)).await;
-    let mut second = Watching::open(service, watch(session_scope("s2"), WatchStart::Now)).await;
-    first.caught_up().await;
-    second.caught_up().await;
-    let delta = r#"{"own":1,"user:u":1,"app:a":1}"#;
-    service.append_event(append("s1", setting(delta))).await.unwrap();
-    // For its own watch it is an event and nothing else, for another session's two changes of wider scopes.
-    let own = first.event().await;
-    assert_eq!(set_by(&own), json!({"own": 1, "user:u": 1, "app:a": 1}));
-    assert_eq!(second.change().await.0, json!({"app:a": 1}));
-    assert_eq!(second.change().await.0, json!({"user:u": 1}));
-    // Through UpdateState of the session likewise.
-    service.update_state(update(session_scope("s1"), set(r#"{"app:a":2}"#))).await.unwrap();
-    assert_eq!(set_by(&first.event().await), json!({"app:a": 2}));
-    assert_eq!(second.change().await.0, json!({"app:a": 2}));
-    // What others do comes to both.
-    service.update_state(update(app_scope(), remove(&["app:a"]))).await.unwrap();
-    for watching in [&mut first, &mut second] {
-        assert_eq!(watching.change().await, (Value::Null, vec!["app:a".to_owned()]));
-    }
-    // Another user's own state comes to neither, the application's to both.
-    let bobs = scope("my_app", "bob", "");
-    let delta = set(r#"{"user:u":"bob","app:a":"bob"}"#);
-    service.update_state(update(bobs, delta)).await.unwrap();
-    for watching in [&mut first, &mut second] {
-        assert_eq!(watching.change().await.0, json!({"app:a": "bob"}));
-    }
-    service.append_event(append("s1", event("last"))).await.unwrap();
-    assert_eq!(first.event().await.event_id, "last", "nothing else was in between");
-}
-
-async fn a_users_watch_sees_the_users_and_the_applications_changes(service: &Service) {
-    service.update_state(update(user_scope(), set(r#"{"user:u":0}"#))).await.unwrap();
-    let mut watching = Watching::open(service, watch(user_scope(), WatchStart::Snapshot)).await;
-    let Kind::Snapshot(snapshot) = watching.next().await else { panic!() };
-    assert_eq!((snapshot.state(), snapshot.last_sequence), (json!({"user:u": 0}), 0));
-    watching.caught_up().await;
-    // By a creation, an event, and an update; a session's own keys never.
-    let state = r#"{"own":1,"user:u":1}"#;
-    service.create_session(create("s1", state)).await.unwrap();
-    assert_eq!(watching.change().await.0, json!({"user:u": 1}));
-    service.append_event(append("s1", setting(r#"{"own":2,"app:a":2}"#))).await.unwrap();
-    assert_eq!(watching.change().await.0, json!({"app:a": 2}));
-    let delta = StateDelta { remove: vec!["user:u".into()], ..set(r#"{"user:v":3}"#) };
-    service.update_state(update(user_scope(), delta)).await.unwrap();
-    assert_eq!(watching.change().await, (json!({"user:v": 3}), vec!["user:u".to_owned()]));
-    let state = service.get_state(get_state(user_scope())).await.unwrap().state();
-    assert_eq!(Value::Object(watching.folded.clone()), state);
-}
-
 async fn an_applications_watch_sees_its_own_changes(service: &Service) {
     let mut watching = Watching::open(service, watch(app_scope(), WatchStart::Snapshot)).await;
     assert!(matches!(watching.next().await, Kind::Snapshot(_)));
@@ -200,32 +144,6 @@ async fn what_is_not_committed_is_not_seen(service: &Service) {
     service.append_event(append("s1", with_temp.clone())).await.unwrap();
     let event = watching.event().await;
     assert_eq!((event.sequence, set_by(&event)), (1, json!({"own": 1})), "temp: keys never come");
-}
-
-async fn markers_are_events_and_hidden_events_come_as_well(service: &Service) {
-    service.create_session(create("s1", r#"{"n":0}"#)).await.unwrap();
-    for n in 1..=3 {
-        let event = setting(&json!({"n": n}).to_string());
-        service.append_event(append("s1", event)).await.unwrap();
-    }
-    let mut live = Watching::open(service, watch(session_scope("s1"), WatchStart::Snapshot)).await;
-    live.until_caught_up().await;
-    service.rewind_session(rewind("s1", 1)).await.unwrap();
-    let marker = live.event().await;
-    assert_eq!((marker.sequence, marker.rewind_to_sequence), (4, Some(1)));
-    assert_eq!(live.folded["n"], 1, "its delta restores the state");
-    let mut late = Watching::open(service, watch(session_scope("s1"), WatchStart::Beginning)).await;
-    let events: Vec<Event> = late
-        .until_caught_up()
-        .await
-        .into_iter()
-        .map(|kind| match kind {
-            Kind::Event(event) => event,
-            kind => panic!("{kind:?}"),
-        })
-        .collect();
-    assert_eq!(sequences(&events), [1, 2, 3, 4]);
-    assert_eq!(late.folded["n"], 1);
 }
 
 async fn answers_come_in_the_form_asked_for(service: &Service) {

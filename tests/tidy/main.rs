@@ -83,7 +83,7 @@ fn no_registry_is_named() {
     let named = |line: &str| words.iter().any(|word| line.to_lowercase().contains(word));
     let files = files();
     let files = files.iter().filter(|(path, _)| !lists_its_own(path));
-    assert_none(files.flat_map(|(path, text)| lines(path, text, &named, "name no registry")));
+    assert_none(files.flat_map(|(path, text)| lines(path, text, named, "name no registry")));
 }
 
 /// Whether a line holds an absolute path of a machine. Within an address or a relative path the same letters mean something else.
@@ -103,7 +103,7 @@ fn no_path_of_a_machine_is_named() {
         assert!(!names_a_machine(&format!("the relative a{word}b and $X{word}"), &folders));
     }
     let named = |line: &str| names_a_machine(line, &folders);
-    assert_none(files().iter().flat_map(|(path, text)| lines(path, text, &named, "of a machine")));
+    assert_none(files().iter().flat_map(|(path, text)| lines(path, text, named, "of a machine")));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn sql_for_postgresql_keeps_to_what_distributed_engines_have() {
     let sources = sources();
     let of_store = |path: &str| path.contains("/postgres/") && !path.contains("tests");
     let ours = sources.iter().filter(|(path, _)| of_store(path));
-    assert_none(ours.flat_map(|(path, text)| lines(path, text, &wrong, "engines lack this")));
+    assert_none(ours.flat_map(|(path, text)| lines(path, text, wrong, "engines lack this")));
 }
 
 #[test]

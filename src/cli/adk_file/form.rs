@@ -2,15 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    cli::{
-        adk_file::entry::{body_of, set_of},
-        lookup::member,
-        time,
-    },
-    domain::json::{Json, JsonType},
-    proto::v1,
-};
+use super::{event::Event, lookup::member, time};
+use crate::domain::json::{Json, JsonType};
 
 /// Members that the event has as fields of its envelope, whose values count.
 const ENVELOPE: [&str; 5] = ["id", "timestamp", "invocationId", "author", "branch"];
@@ -70,11 +63,10 @@ const PART: [&str; 17] = [
 pub type Losses = BTreeSet<String>;
 
 /// The event as an entry of `events`. Adds what the entry lacks to `losses`.
-pub fn entry(event: &v1::Event, losses: &mut Losses) -> Json {
-    if event.state_delta.as_ref().is_some_and(|delta| !delta.remove.is_empty()) {
+pub fn entry(event: &Event, losses: &mut Losses) -> Json {
+    if !event.remove.is_empty() {
         losses.insert("removals of keys".to_owned());
     }
-    let body = Json::from_stored(body_of(event).unwrap_or("{}").to_owned());
     let mut members = Vec::new();
     let mut put = |name: &str, value: Option<Json>| {
         members.extend(value.map(|value| (name.to_owned(), value)));
@@ -85,7 +77,7 @@ pub fn entry(event: &v1::Event, losses: &mut Losses) -> Json {
     put("invocationId", text(&event.invocation_id));
     put("author", Some(Json::string(&event.author)));
     put("branch", text(&event.branch));
-    let body = camel_case(&body);
+    let body = event.body.as_ref().map_or_else(|| Json::of_members(&[]), camel_case);
     for (name, value) in body.members() {
         let is_written = ENVELOPE.contains(&name.as_str()) || name == "actions";
         if is_written || value.as_str() == "null" {
@@ -104,8 +96,8 @@ pub fn entry(event: &v1::Event, losses: &mut Losses) -> Json {
     let actions = member(&body, &["actions"]).unwrap_or_else(|| Json::of_members(&[]));
     let mut actions = known(&actions, &ACTIONS, "action", losses);
     actions.retain(|(name, value)| name != "stateDelta" && !is_empty(value));
-    let set = set_of(event).map(|set| ("stateDelta".to_owned(), Json::from_stored(set.to_owned())));
-    actions.splice(0..0, set);
+    let set = (!event.set.is_empty()).then(|| Json::of_members(&event.set));
+    actions.splice(0..0, set.map(|set| ("stateDelta".to_owned(), set)));
     put("actions", (!actions.is_empty()).then(|| Json::of_members(&actions)));
     Json::of_members(&members)
 }
@@ -176,24 +168,20 @@ mod tests {
     use prost_types::Timestamp;
 
     use super::*;
-    use crate::proto::v1::{event::BodyForm, state_delta::SetForm};
 
-    fn event(body: &str, set: &str) -> v1::Event {
-        v1::Event {
+    fn event(body: &str, set: &str) -> Event {
+        Event {
             event_id: "e".to_owned(),
             sequence: 3,
             author: "agent".to_owned(),
             event_time: Some(Timestamp { seconds: 1, nanos: 500_000_000 }),
-            state_delta: Some(v1::StateDelta {
-                set_form: Some(SetForm::SetJson(set.to_owned())),
-                ..Default::default()
-            }),
-            body_form: Some(BodyForm::BodyJson(body.to_owned())),
-            ..Default::default()
+            set: Json::from_stored(set.to_owned()).members(),
+            body: Some(Json::object(body.to_owned()).unwrap()),
+            ..Event::default()
         }
     }
 
-    fn written(event: &v1::Event) -> (String, Vec<String>) {
+    fn written(event: &Event) -> (String, Vec<String>) {
         let mut losses = Losses::new();
         let entry = entry(event, &mut losses);
         (entry.into_string(), losses.into_iter().collect())
@@ -221,7 +209,7 @@ mod tests {
     fn what_adk_refuses_is_left_out_and_named() {
         let body = r#"{"content":{"parts":[{"text":"a","later":1}],"other":2},"actions":{"endInvocation":true},"customMetadata":[1]}"#;
         let mut event = event(body, "{}");
-        event.state_delta.as_mut().unwrap().remove = vec!["k".to_owned()];
+        event.remove = vec!["k".to_owned()];
         let (text, losses) = written(&event);
         assert_eq!(
             text,

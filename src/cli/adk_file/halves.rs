@@ -28,12 +28,10 @@ pub fn mend(text: &str) -> Cow<'_, str> {
     mended
 }
 
-pub fn has_half(text: &str) -> bool {
-    matches!(mend(text), Cow::Owned(_))
+/// Whether a text of JSON, or its characters, may have had a half: others do not write U+FFFD into a file beside halves.
+pub fn is_mended(text: &str) -> bool {
+    text.contains(r"\ufffd") || text.contains('\u{fffd}')
 }
-
-/// What is wrong with an id or a key.
-pub const FAULT: &str = "has half of a surrogate pair. Correct it in the file";
 
 #[cfg(test)]
 mod tests {

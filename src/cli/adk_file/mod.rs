@@ -1,26 +1,37 @@
-//! Session files as the Agent Development Kit (ADK) writes them: exactly so ([`form`]), or with one member of our own.
+//! Session files as the Agent Development Kit (ADK) writes them: exactly so, or with one more member in the file and in its events.
 //!
 //! ```text
-//! { "id": …, "app_name": …, "user_id": …, "state": {…}, "last_update_time": …,
-//!   "events": [ {…}, … ],
-//!   "sessiond": { … } }
+//! { "id": …, "appName": …, "userId": …, "state": {…}, "lastUpdateTime": …,
+//!   "events": [ { …, "sessiond": {…} }, … ],
+//!   "sessiond": { "session": {…}, "initial_state": {…}, "hidden": [ … ] } }
 //! ```
 //!
-//! An entry of `events` is an event's body with its state delta in `actions.state_delta` (or `stateDelta`), as ADK
-//! stores it. Id, author, invocation, branch and time are members beside the rest. `sessiond` (see [`format`]) holds the
-//! rest, so that an exported session is restored byte for byte. Events that a rewind has hidden
-//! are there and not in `events`, because ADK would show them.
+//! An entry of `events` is an event's body with its state delta in `actions.stateDelta`, as ADK stores it ([`form`]). Id, author,
+//! invocation, branch and time are members beside the rest. Where that does not say everything, the member `sessiond` has the event
+//! exactly ([`event`]), so that an export is restored byte for byte. It counts as long as nobody has changed the entry beside it.
+//! Events that a rewind has hidden are there and not in `events`, because ADK would show them.
 
-mod edit;
+mod body;
 mod entry;
+mod event;
 mod form;
-mod format;
 mod halves;
+pub mod lookup;
+mod name;
+mod object;
+mod plan;
 mod read;
+mod same;
+mod session;
+pub mod time;
 mod write;
 
-pub use entry::{body_of, delta, set_members, to_send};
-pub use form::{Losses, entry as adk_entry};
-pub use format::Metadata;
-pub use read::{SHARED_STATE, SessionFile};
-pub use write::{FileForm, FileWriter, state_of};
+pub use body::{Part, gist, parts};
+pub use event::Event;
+pub use form::Losses;
+pub use name::file_name;
+pub use plan::{Plan, is_shared};
+pub use read::SessionFile;
+pub use same::is_same;
+pub use session::{Address, Metadata, Session, is_internal, shared_file};
+pub use write::FileWriter;

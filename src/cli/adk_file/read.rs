@@ -6,27 +6,24 @@ use indexmap::IndexSet;
 use serde_json::value::RawValue;
 
 use super::{
-    edit::{Object, members},
     entry,
-    format::{Extra, FORMAT, Metadata},
-    halves::{has_half, mend},
+    event::Event,
+    halves::{is_mended, mend},
+    object::{Object, members},
+    session::{Address, Extra, FORMAT, Metadata, SHARED_STATE},
 };
-use crate::{
-    domain::{
-        json::{Json, minified},
-        scope::TEMP,
-    },
-    proto::v1,
+use crate::domain::{
+    json::{Json, minified},
+    scope::TEMP,
 };
 
 #[derive(Debug, Default)]
 pub struct SessionFile {
-    /// Its parts are empty if the file has none.
-    pub key: v1::SessionKey,
+    pub address: Address,
     /// Merged state at the end of the session, without `temp:` keys.
     pub state: Option<Vec<(String, Json)>>,
     /// In the order of the log. Those of an export have their sequence, and markers of rewinds are among them.
-    pub events: Vec<v1::Event>,
+    pub events: Vec<Event>,
     /// Fragments of streamed answers, which are not stored.
     pub fragments: u64,
     /// `None` in a file that ADK wrote.
@@ -39,24 +36,6 @@ pub struct SessionFile {
     pub mended: IndexSet<String>,
 }
 
-/// Without one of these a file says nothing that an import understands.
-const CONTENT: [&str; 4] = ["state", "context", "events", "sessiond"];
-/// The others that are read, or that ADK writes and nobody needs.
-const KNOWN: [&str; 10] = [
-    "id",
-    "sessionId",
-    "session_id",
-    "app_name",
-    "appName",
-    "user_id",
-    "userId",
-    "last_update_time",
-    "lastUpdateTime",
-    SHARED_STATE,
-];
-/// The member that marks a file with the state of an application or user.
-pub const SHARED_STATE: &str = "sessiond_state";
-
 /// What an export tells about the session beside its events.
 #[derive(Debug)]
 pub struct Exported {
@@ -65,129 +44,127 @@ pub struct Exported {
     pub initial_state: Vec<(String, Json)>,
 }
 
+const APP: [&str; 2] = ["app_name", "appName"];
+const USER: [&str; 2] = ["user_id", "userId"];
+const SESSION: [&str; 3] = ["id", "sessionId", "session_id"];
+/// Without one of these a file says nothing that an import understands.
+const CONTENT: [&str; 4] = ["state", "context", "events", "sessiond"];
+/// The others that are read, or that ADK writes and nobody needs.
+const IGNORED: [&str; 3] = ["last_update_time", "lastUpdateTime", SHARED_STATE];
+
 impl SessionFile {
     pub fn read(text: &str) -> Result<Self, String> {
         // Some editors put a byte order mark in front.
-        let object = Object::read(text.strip_prefix('\u{feff}').unwrap_or(text))?;
+        let mended = mend(text.strip_prefix('\u{feff}').unwrap_or(text));
+        let object = Object::read(&mended)?;
         let unknown = unknown_members(&object)?;
-        let mut mended = IndexSet::new();
         let state = object.value(&["state", "context"]);
-        let state = state.map(|state| state_members(&state.key, state.value, &mut mended));
-        let mut state = state.transpose()?;
-        if let Some(state) = &mut state {
+        let state = state.map(|(name, value)| members(name, value)).transpose()?;
+        let state = state.map(|mut state| {
             state.retain(|(key, _)| !key.starts_with(TEMP));
-        }
-        let entries = object.value(&["events"]).map_or("[]", |member| member.value);
+            state
+        });
+        let mut file = Self { address: address(&object)?, state, unknown, ..Default::default() };
+        let entries = object.value(&["events"]).map_or("[]", |(_, entries)| entries);
         let entries: Vec<&RawValue> =
             serde_json::from_str(entries).map_err(|error| format!("events: {error}"))?;
-        let key = v1::SessionKey {
-            app_name: object.text(&["app_name", "appName"])?,
-            user_id: object.text(&["user_id", "userId"])?,
-            session_id: object.text(&["id", "sessionId", "session_id"])?,
-        };
-        let mut file = Self { key, state, unknown, mended, ..Default::default() };
-        if let Some(version) = object.get(&[SHARED_STATE]) {
+        if let Some((_, version)) = object.get(&[SHARED_STATE]) {
             file.shared_only = true;
-            return match version.value == FORMAT.to_string() && file.state.is_some() {
-                true => Ok(file),
-                false => Err(format!("{SHARED_STATE} must be {FORMAT}, beside a `state`")),
-            };
+            if version != FORMAT.to_string() || file.state.is_none() {
+                return Err(format!("{SHARED_STATE} must be {FORMAT}, beside a `state`"));
+            }
+        } else if let Some((_, extra)) = object.get(&["sessiond"]) {
+            file.restore(&entries, extra)?;
+        } else {
+            file.adopt(&entries)?;
         }
-        match object.get(&["sessiond"]) {
-            Some(member) => file.restore(&entries, member.value)?,
-            None => file.adopt(&entries)?,
+        if let Cow::Owned(_) = mended {
+            file.note_halves()?;
         }
         Ok(file)
     }
 
     /// The ids of a text that may be no session file, as far as they can be read.
-    pub fn ids(text: &str) -> v1::SessionKey {
-        let Ok(object) = Object::read(text) else { return v1::SessionKey::default() };
-        let text = |names: &[&str]| object.text(names).unwrap_or_default();
-        v1::SessionKey {
-            app_name: text(&["app_name", "appName"]),
-            user_id: text(&["user_id", "userId"]),
-            session_id: text(&["id", "sessionId", "session_id"]),
-        }
+    pub fn ids(text: &str) -> Address {
+        Object::read(text).ok().and_then(|object| address(&object).ok()).unwrap_or_default()
     }
 
     /// Reads the entries of ADK.
     fn adopt(&mut self, entries: &[&RawValue]) -> Result<(), String> {
         for (position, entry) in entries.iter().map(|entry| entry.get()).enumerate() {
-            let named = |error| format!("events[{position}]: {error}");
-            let mended = entry::mended(entry).map_err(named)?;
-            let Some(mut event) = entry::from_adk(&mended).map_err(named)? else {
-                self.fragments += 1;
-                continue;
-            };
-            if event.event_id.is_empty() {
-                event.event_id = derived_id(position, &mended);
+            match entry::from_adk(entry).map_err(|error| format!("events[{position}]: {error}"))? {
+                Some(event) => self.events.push(with_id(event, position, entry)),
+                None => self.fragments += 1,
             }
-            if let Cow::Owned(_) = mended {
-                self.mended.insert(format!("event `{}`", event.event_id));
-            }
-            self.events.push(event);
         }
         Ok(())
     }
 
-    /// Reads the entries of an export with its member `sessiond`.
+    /// Reads the entries of an export and the hidden events of its member `sessiond`, which know their places in the log.
     fn restore(&mut self, entries: &[&RawValue], extra: &str) -> Result<(), String> {
-        let extra = read_extra(extra).map_err(|error| format!("sessiond: {error}"))?;
-        let (count, noted) = (entries.len(), extra.events.len());
-        if count != noted {
-            return Err(format!(
-                "`events` has {count} entries and `sessiond.events` has {noted}. Remove the member `sessiond` to \
-                 import the file as one of ADK"
-            ));
-        }
-        let visible = extra.events.iter().zip(entries.iter().copied());
-        let hidden = extra.hidden.iter().map(|hidden| (&hidden.note, hidden.entry));
-        for (note, entry) in visible.chain(hidden) {
-            let named = |error| format!("the event with sequence {}: {error}", note.sequence);
-            let mended = entry::mended(entry.get()).map_err(named)?;
-            let event = entry::from_export(&mended, note).map_err(named)?;
-            if let Cow::Owned(_) = mended {
-                self.mended.insert(format!("event `{}`", event.event_id));
+        let fault = |error: String| format!("sessiond: {error}");
+        let extra = read_extra(extra).map_err(fault)?;
+        let hidden = extra.hidden.iter().map(|event| Ok(Event::from_exact(event.get())?.0));
+        let mut hidden: Vec<_> = hidden.collect::<Result<_, String>>().map_err(fault)?;
+        hidden.sort_by_key(|event| event.sequence);
+        let last = (entries.len() + hidden.len()) as i64;
+        let (mut hidden, mut entries) = (hidden.into_iter().peekable(), entries.iter().enumerate());
+        for sequence in 1..=last {
+            if let Some(event) = hidden.next_if(|event| event.sequence == sequence) {
+                self.events.push(event);
+                continue;
             }
-            self.events.push(event);
+            let Some((position, entry)) = entries.next() else {
+                return Err(fault(format!("event {sequence} is missing or duplicated")));
+            };
+            let event = entry::from_export(entry.get())
+                .map_err(|error| format!("events[{position}]: {error}"))?;
+            self.events.push(Event { sequence, ..with_id(event, position, entry.get()) });
         }
-        self.events.extend(extra.rewinds.into_iter().map(v1::Event::from));
-        self.events.sort_by_key(|event| event.sequence);
-        for (event, expected) in self.events.iter().zip(1..) {
-            if event.sequence != expected {
-                return Err(format!("sessiond: event {expected} is missing or duplicated"));
-            }
-        }
-        let initial_state = extra.initial_state.get();
-        let initial_state = state_members("initial_state", initial_state, &mut self.mended)
-            .map_err(|fault| format!("sessiond: {fault}"))?;
+        let initial_state = members("initial_state", extra.initial_state.get()).map_err(fault)?;
         self.exported = Some(Exported { metadata: extra.session, initial_state });
         Ok(())
     }
+
+    /// Names the texts in which a half of a surrogate pair became U+FFFD. In a key or an id it is an error.
+    fn note_halves(&mut self) -> Result<(), String> {
+        let Address { app_name, user_id, session_id } = &self.address;
+        let mut ids: Vec<&String> = vec![app_name, user_id, session_id];
+        let initial = self.exported.iter().flat_map(|exported| &exported.initial_state);
+        let keys = self.state.iter().flatten().chain(initial.clone());
+        ids.extend(keys.clone().map(|(key, _)| key));
+        let is_mended_value = |(_, value): &&(String, Json)| is_mended(value.as_str());
+        let mended = keys.clone().filter(is_mended_value).map(|(key, _)| format!("key `{key}`"));
+        self.mended.extend(mended);
+        for event in &self.events {
+            let Event { event_id, invocation_id, author, branch, set, remove, body, .. } = event;
+            ids.extend([event_id, invocation_id, author, branch].into_iter().chain(remove));
+            ids.extend(set.iter().map(|(key, _)| key));
+            let texts = set.iter().map(|(_, value)| value).chain(body);
+            if texts.into_iter().any(|text| is_mended(text.as_str())) {
+                self.mended.insert(format!("event `{event_id}`"));
+            }
+        }
+        match ids.into_iter().find(|id| is_mended(id)) {
+            Some(id) => Err(format!("`{id}` has half of a surrogate pair. Correct it in the file")),
+            None => Ok(()),
+        }
+    }
 }
 
-/// The keys and values of state.
-fn state_members(
-    name: &str,
-    written: &str,
-    mended: &mut IndexSet<String>,
-) -> Result<Vec<(String, Json)>, String> {
-    let text = mend(written);
-    if let Cow::Owned(_) = text {
-        let object = Object::read(written).map_err(|fault| format!("{name}: {fault}"))?;
-        object.refuse_halves_in_keys(name)?;
-        let halves = object.members.iter().filter(|member| has_half(member.value));
-        mended.extend(halves.map(|member| format!("key `{}`", member.key)));
-    }
-    members(name, &text)
+fn address(object: &Object<'_>) -> Result<Address, String> {
+    Ok(Address {
+        app_name: object.text(&APP)?,
+        user_id: object.text(&USER)?,
+        session_id: object.text(&SESSION)?,
+    })
 }
 
 /// Members that no import reads. An error, if there is nothing else.
 fn unknown_members(object: &Object<'_>) -> Result<Vec<String>, String> {
-    let names = object.members.iter().map(|member| member.key.as_str());
-    let unknown = names.filter(|name| !CONTENT.contains(name) && !KNOWN.contains(name));
-    let unknown: Vec<_> = unknown.map(str::to_owned).collect();
+    let known = [&APP[..], &USER, &SESSION, &CONTENT, &IGNORED].concat();
+    let unknown = object.0.keys().filter(|name| !known.contains(&name.as_str()));
+    let unknown: Vec<_> = unknown.cloned().collect();
     if object.get(&CONTENT).is_some() {
         return Ok(unknown);
     }
@@ -198,21 +175,23 @@ fn unknown_members(object: &Object<'_>) -> Result<Vec<String>, String> {
     Err(format!("neither `state` nor `events`, so this is not a session file. {found}"))
 }
 
-/// The id of an event that has none. It depends on the file alone, so that a second import finds the event.
-fn derived_id(position: usize, entry: &str) -> String {
+/// An event that has no id gets one that depends on the file alone, so that a second import finds the event.
+fn with_id(event: Event, position: usize, entry: &str) -> Event {
+    if !event.event_id.is_empty() {
+        return event;
+    }
     let hash = xxhash_rust::xxh3::xxh3_128(minified(entry).as_str().as_bytes());
-    format!("import-{position}-{hash:032x}")
+    Event { event_id: format!("import-{position}-{hash:032x}"), ..event }
 }
 
 fn read_extra(text: &str) -> Result<Extra<'_>, String> {
     // The format first: a later one may have members that are unknown here.
     let extra = Object::read(text)?;
-    let session = extra.get(&["session"]).map(|member| Object::read(member.value)).transpose()?;
+    let session = extra.get(&["session"]).map(|(_, session)| Object::read(session)).transpose()?;
     match session.as_ref().and_then(|session| session.get(&["format"])) {
-        Some(format) if format.value != FORMAT.to_string() => Err(format!(
-            "the file has format {}, and this program reads format {FORMAT}",
-            format.value
-        )),
+        Some((_, format)) if format != FORMAT.to_string() => {
+            Err(format!("the file has format {format}, and this program reads format {FORMAT}"))
+        }
         _ => serde_json::from_str(text).map_err(|error| error.to_string()),
     }
 }
@@ -229,13 +208,13 @@ mod tests {
             "\u{feff}{\"session_id\":\"s\",\"appName\":\"a\",\"userId\":\"u\",\"state\":{},\"events\":null}",
         ] {
             let file = SessionFile::read(text).unwrap();
-            assert_eq!((file.key.app_name.as_str(), file.key.user_id.as_str()), ("a", "u"));
-            assert_eq!(file.key.session_id, "s");
+            assert_eq!((file.address.app_name.as_str(), file.address.user_id.as_str()), ("a", "u"));
+            assert_eq!(file.address.session_id, "s");
             assert_eq!(file.state.as_deref(), Some(&[][..]));
             assert_eq!(file.events, []);
         }
         let bare = SessionFile::read(r#"{"id":null,"events":[]}"#).unwrap();
-        assert_eq!((bare.key.session_id.as_str(), bare.state), ("", None));
+        assert_eq!((bare.address.session_id.as_str(), bare.state), ("", None));
     }
 
     #[test]
@@ -265,16 +244,15 @@ mod tests {
         let derived = format!("event `{}`", file.events[2].event_id);
         assert_eq!(mended, ["key `a`", "event `e`", &derived]);
         assert_eq!(file.state.unwrap()[0].1.as_str(), r#""x\ufffd""#);
-        let set = entry::set_members(file.events[0].state_delta.as_ref().unwrap());
-        assert_eq!(set[0].1.as_str(), r#""x\ufffd""#);
+        assert_eq!(file.events[0].set[0].1.as_str(), r#""x\ufffd""#);
         assert_eq!(
-            entry::body_of(&file.events[0]),
-            Some(r#"{"id":"e","content":"\ufffd","actions":{}}"#)
+            file.events[0].body.as_ref().unwrap().as_str(),
+            r#"{"id":"e","content":"\ufffd","actions":{}}"#
         );
         let exported = r#"{"state":{},"events":[{"id":"e","t":"\ud83d"}],"sessiond":{"session":{"format":1},
-            "initial_state":{"k":"\ud83d"},"events":[{"sequence":1}],"hidden":[],"rewinds":[]}}"#;
+            "initial_state":{"k":"\ud83d"},"hidden":[]}}"#;
         let mended: Vec<_> = SessionFile::read(exported).unwrap().mended.into_iter().collect();
-        assert_eq!(mended, ["event `e`", "key `k`"]);
+        assert_eq!(mended, ["key `k`", "event `e`"]);
         for text in [
             r#"{"id":"s\ud83d","state":{}}"#,
             r#"{"appName":"\ude00","state":{}}"#,
@@ -284,10 +262,8 @@ mod tests {
             r#"{"events":[{"author":"\ud83d"}]}"#,
             r#"{"events":[{"invocationId":"\ud83d"}]}"#,
             r#"{"events":[{"actions":{"stateDelta":{"\ud83d":1}}}]}"#,
-            r#"{"state":{},"events":[{"id":"\ud83d"}],"sessiond":{"session":{"format":1},"initial_state":{},
-            "events":[{"sequence":1}],"hidden":[],"rewinds":[]}}"#,
-            r#"{"state":{},"events":[],"sessiond":{"session":{"format":1},"initial_state":{"\ud83d":1},
-            "events":[],"hidden":[],"rewinds":[]}}"#,
+            r#"{"state":{},"events":[{"id":"\ud83d"}],"sessiond":{"session":{"format":1},"initial_state":{},"hidden":[]}}"#,
+            r#"{"state":{},"events":[],"sessiond":{"session":{"format":1},"initial_state":{"\ud83d":1},"hidden":[]}}"#,
         ] {
             let error = SessionFile::read(text).unwrap_err();
             assert!(error.contains("half of a surrogate pair"), "{text}: {error}");
@@ -307,12 +283,12 @@ mod tests {
             (r#"{"events":[NaN]}"#, "expected"),
             (r#"{"sessiond":{"session":{"format":2},"later":1}}"#, "format 2"),
             (
-                r#"{"sessiond":{"session":{"format":1},"initial_state":{},"events":[{"sequence":1}],"hidden":[],"rewinds":[]}}"#,
-                "has 1.",
+                r#"{"sessiond":{"session":{"format":1},"initial_state":{},"hidden":[],"later":1}}"#,
+                "unknown field",
             ),
             (
-                r#"{"events":[{}],"sessiond":{"session":{"format":1},"initial_state":{},"events":[{"sequence":2}],"hidden":[],"rewinds":[]}}"#,
-                "event 1 is missing",
+                r#"{"events":[{}],"sessiond":{"session":{"format":1},"initial_state":{},"hidden":[{"sequence":3}]}}"#,
+                "event 2 is missing",
             ),
         ] {
             let error = SessionFile::read(text).unwrap_err();
@@ -335,12 +311,11 @@ mod tests {
 
     #[test]
     fn hidden_events_and_rewinds_take_their_places_in_the_log() {
-        let text = r#"{"events":[{"id":"a"},{"id":"d"}],"sessiond":{"session":{"format":1},"initial_state":{},
-            "events":[{"sequence":1},{"sequence":4}],
-            "hidden":[{"note":{"sequence":2},"entry":{"id":"b","partial":true}}],
-            "rewinds":[{"sequence":3,"to_sequence":1,"event_id":"c","author":"x"}]}}"#;
+        let text = r#"{"events":[{"id":"a"},{"id":"d"}],"sessiond":{"session":{"format":1},"initial_state":{},"hidden":[
+            {"sequence":3,"rewind_to_sequence":1,"event_id":"c","author":"x"},
+            {"sequence":2,"event_id":"b","body":{"partial":true}}]}}"#;
         let file = SessionFile::read(text).unwrap();
-        let id = |event: v1::Event| match event.rewind_to_sequence {
+        let id = |event: Event| match event.rewind_to {
             Some(to_sequence) => format!("{} to {to_sequence}", event.event_id),
             None => event.event_id,
         };

@@ -4,10 +4,10 @@ use clap::Args;
 use prost_types::{Duration, Timestamp};
 
 use super::{
+    adk_file::lookup::{member, text},
     args::JSON_FORM,
     connect::{ConnectArgs, Server},
     failure::Failure,
-    lookup::{member, text},
     message::from_json,
     output, time,
 };

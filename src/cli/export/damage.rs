@@ -1,7 +1,5 @@
 //! What can still be read of a damaged store, for `export --skip-damaged`.
 
-use std::collections::BTreeSet;
-
 use indexmap::IndexSet;
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
@@ -9,16 +7,15 @@ use tonic_types::StatusExt as _;
 use crate::{
     cli::{
         args::JSON_FORM,
-        calls::for_each_event,
+        calls::{get_request, sessions_page},
         connect::Server,
         failure::{Failure, tell},
     },
-    domain::visible::{Marker, Visible},
     proto::v1,
 };
 
-/// Events that are read at once before damage is met, and one by one then.
-const PAGE_EVENTS: i32 = 100;
+/// Events that are read at once.
+const PAGE_EVENTS: i64 = 100;
 
 /// Whether an answer says that what was asked for is damaged.
 pub fn is_damage(status: &Status) -> bool {
@@ -34,10 +31,10 @@ pub async fn list(
     for order in [v1::SessionOrder::LastEventTimeAsc, v1::SessionOrder::LastEventTimeDesc] {
         let mut request = v1::ListSessionsRequest { order: order.into(), ..request.clone() };
         loop {
-            match server.sessions().list_sessions(request.clone()).await.map(Response::into_inner) {
-                Ok(page) => {
-                    keys.extend(page.sessions.into_iter().filter_map(|session| session.key));
-                    request.page_token = page.next_page_token;
+            match sessions_page(server, request.clone()).await {
+                Ok((page, next)) => {
+                    keys.extend(page);
+                    request.page_token = next;
                     if request.page_token.is_empty() {
                         return Ok(keys);
                     }
@@ -55,104 +52,62 @@ pub async fn list(
     Ok(keys)
 }
 
-/// The damaged events of a session, and which of the others its rewinds hide.
-pub struct Damaged {
-    pub events: BTreeSet<i64>,
-    last: i64,
-    visible: Visible,
+/// How far a session's log can be read.
+#[derive(Default)]
+pub struct Readable {
+    pub last: i64,
+    /// Events up to there that are damaged.
+    pub damaged: Vec<i64>,
 }
 
-/// Looks for damaged events among those of a session up to its last one. `None`: no event is, or more than events.
-pub async fn find(
+/// Calls `each` with the events up to `last`, an empty one in the place of each that is damaged. Ends before any other damage.
+pub async fn each_event(
     server: &Server,
     key: &v1::SessionKey,
     last: i64,
-) -> Result<Option<Damaged>, Failure> {
-    let (mut events, mut markers) = (BTreeSet::new(), Vec::new());
-    let found = each_event(server, key, last, &mut events, |event| {
-        let sequence = event.sequence.cast_unsigned();
-        let marker = event.rewind_to_sequence.map(|to| Marker { sequence, to: to.cast_unsigned() });
-        markers.extend(marker);
-        Ok(())
-    });
-    match found.await {
-        Err(Failure::Refused(status)) if is_damage(&status) => return Ok(None),
-        found => found?,
-    }
-    let visible = Visible::new(&markers, last.cast_unsigned());
-    Ok((!events.is_empty()).then_some(Damaged { events, last, visible }))
-}
-
-impl Damaged {
-    /// Calls `each` with every event of the session, an empty one in the place of each that is damaged.
-    pub async fn each_event(
-        &self,
-        server: &Server,
-        key: &v1::SessionKey,
-        mut each: impl FnMut(v1::Event) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        each_event(server, key, self.last, &mut self.events.clone(), |event| {
-            // A part of the log does not know the rewinds behind it.
-            let rewound = !self.visible.contains(event.sequence.cast_unsigned());
-            each(v1::Event { rewound, ..event })
-        })
-        .await
-    }
-}
-
-/// Reads the events between those that are known to be damaged. Those that turn out to be are added.
-async fn each_event(
-    server: &Server,
-    key: &v1::SessionKey,
-    last: i64,
-    damaged: &mut BTreeSet<i64>,
     mut each: impl FnMut(v1::Event) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let (mut done, mut time) = (0, None);
-    while done < last {
-        let next = damaged.range(done + 1..).next().copied();
-        if next == Some(done + 1) {
-            done += 1;
-            each(v1::Event {
-                event_id: format!("damaged-{done}"),
-                sequence: done,
-                author: "system".to_owned(),
-                event_time: time,
-                commit_time: time,
-                ..Default::default()
-            })?;
-            continue;
-        }
-        let up_to = next.map_or(last, |next| next - 1);
-        let request = v1::GetSessionRequest {
+) -> Result<Readable, Failure> {
+    let (mut read, mut size, mut time) = (Readable::default(), PAGE_EVENTS, None);
+    while read.last < last {
+        let selection = v1::EventSelection {
+            after_sequence: read.last,
+            include_rewound: true,
+            ..Default::default()
+        };
+        let request = v1::ListEventsRequest {
             key: Some(key.clone()),
-            events: after(done),
-            as_of_sequence: Some(up_to),
-            without_state: true,
+            page_size: size.min(last - read.last) as i32,
+            selection: Some(selection),
             json_form: JSON_FORM,
             ..Default::default()
         };
-        let read = async {
-            let first = server.sessions().get_session(request).await?.into_inner();
-            time = time.or(first.session.as_ref().and_then(|session| session.create_time));
-            for_each_event(server, first, after(done), |event| {
-                (done, time) = (event.sequence, event.event_time);
-                each(event)
-            })
-            .await
-        };
-        match read.await {
-            Err(Failure::Refused(status)) => match damaged_event(&status) {
-                Some(found) if found > done && found <= up_to && damaged.insert(found) => {}
-                _ => return Err(Failure::Refused(status)),
+        match server.events().list_events(request).await.map(Response::into_inner) {
+            Ok(page) if page.events.is_empty() => break,
+            Ok(page) => {
+                for event in page.events {
+                    (read.last, time) = (event.sequence, event.event_time);
+                    each(event)?;
+                }
+            }
+            Err(status) if is_damage(&status) => match damaged_event(&status) {
+                Some(sequence) if sequence == read.last + 1 => {
+                    read.last = sequence;
+                    read.damaged.push(sequence);
+                    each(v1::Event {
+                        event_id: format!("damaged-{sequence}"),
+                        sequence,
+                        author: "system".to_owned(),
+                        event_time: time,
+                        ..Default::default()
+                    })?;
+                }
+                _ if size > 1 => size = 1,
+                _ => break,
             },
-            read => drop(read?),
-        }
-        if done < up_to && damaged.range(done + 1..=up_to).next().is_none() {
-            return Err(Failure::Failed(format!("the server sent no event {}", done + 1)));
+            Err(status) => return Err(status.into()),
         }
     }
-    Ok(())
+    Ok(read)
 }
 
 /// The event that an answer calls damaged.
@@ -162,46 +117,26 @@ fn damaged_event(status: &Status) -> Option<i64> {
     metadata.get("name").filter(|_| is_event)?.parse().ok()
 }
 
-/// The last event up to which a session can be read from its beginning.
-pub async fn readable_up_to(server: &Server, key: &v1::SessionKey) -> Result<i64, Failure> {
-    let mut last = 0;
-    loop {
-        let request = v1::ListEventsRequest {
-            key: Some(key.clone()),
-            page_size: PAGE_EVENTS,
-            selection: after(last),
-            json_form: JSON_FORM,
-            ..Default::default()
-        };
-        match server.events().list_events(request).await.map(Response::into_inner) {
-            Ok(page) => match page.events.last() {
-                Some(event) => last = event.sequence,
-                None => return Ok(last),
-            },
-            Err(status) if is_damage(&status) => break,
-            Err(status) => return Err(status.into()),
-        }
-    }
-    loop {
-        let request = v1::GetSessionRequest {
-            key: Some(key.clone()),
-            events: after(last),
-            as_of_sequence: Some(last + 1),
-            without_state: true,
-            json_form: JSON_FORM,
-            ..Default::default()
-        };
+/// A session as of an event, or as it is now, without its state if that is damaged as well.
+pub async fn session(
+    server: &Server,
+    key: &v1::SessionKey,
+    attempts: &[Option<i64>],
+) -> Result<v1::Session, Failure> {
+    let request = |as_of_sequence, without_state| v1::GetSessionRequest {
+        as_of_sequence,
+        without_state,
+        ..get_request(key)
+    };
+    let with_state = attempts.iter().map(|as_of| request(*as_of, false));
+    let without = attempts.last().map(|as_of| request(*as_of, true));
+    let mut failure = Failure::Failed("nothing to read".to_owned());
+    for request in with_state.chain(without) {
         match server.sessions().get_session(request).await {
-            Ok(_) => last += 1,
-            Err(status) if is_damage(&status) || status.code() == Code::OutOfRange => {
-                return Ok(last);
-            }
+            Ok(answer) => return Ok(answer.into_inner().session.unwrap_or_default()),
+            Err(status) if is_damage(&status) => failure = status.into(),
             Err(status) => return Err(status.into()),
         }
     }
-}
-
-fn after(sequence: i64) -> Option<v1::EventSelection> {
-    let selection = v1::EventSelection { include_rewound: true, ..Default::default() };
-    Some(v1::EventSelection { after_sequence: sequence, ..selection })
+    Err(failure)
 }

@@ -2,21 +2,23 @@
 
 mod damage;
 mod files;
-mod name;
 mod shared;
-mod state;
+mod write;
 
-use std::{io::Write, path::PathBuf};
+use std::{io::Write as _, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indexmap::IndexSet;
-use tonic::{Code, Response};
+use tonic::Code;
 
-use self::files::{Directory, finish, list, new_file};
+use self::{
+    files::{Directory, finish, new_file},
+    write::Written,
+};
 use super::{
-    adk_file::{FileForm, FileWriter, Losses},
+    adk_file::{Losses, file_name},
     args::ScopeArgs,
-    calls::{for_each_event, get_request},
+    calls::{all_pages, sessions_page, sessions_request},
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
     hidden::Form,
@@ -63,6 +65,14 @@ pub struct ExportArgs {
     skip_damaged: bool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FileForm {
+    /// ADK's own form, for its tools. Omits what that form cannot hold.
+    Adk,
+    /// ADK's form with one more member, from which `import` restores an equal session.
+    Sessiond,
+}
+
 const FILES: [Column; 4] = [
     Column::new("FILE", "file"),
     Column::new("USER", "user_id"),
@@ -74,19 +84,25 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
     let v1::Scope { app_name, user_id, session_id } = args.scope.scope()?;
     let key = v1::SessionKey { app_name, user_id, session_id };
     let server = Server::connect(&args.connect).await?;
+    let (format, exact) = (args.connect.format(), args.format == FileForm::Sessiond);
     if args.state_only {
-        return shared::export(
-            &server,
-            key,
-            args.out.as_deref(),
-            args.file_mode,
-            args.connect.format(),
-        )
-        .await;
+        let directory = args.out.as_deref();
+        return shared::export(&server, key, directory, args.file_mode, format).await;
     }
-    let keys = match key.session_id.is_empty() {
-        true => list(&server, key.clone(), args.skip_damaged).await?,
-        false => IndexSet::from([key.clone()]),
+    // A session that is used meanwhile goes to the end, and is listed twice rather than never.
+    let order = v1::SessionOrder::LastEventTimeAsc.into();
+    let request =
+        v1::ListSessionsRequest { order, ..sessions_request(&key.app_name, &key.user_id) };
+    let keys = match (key.session_id.is_empty(), args.skip_damaged) {
+        (false, _) => IndexSet::from([key.clone()]),
+        (true, true) => damage::list(&server, &request).await?,
+        (true, false) => {
+            let keys = all_pages(async |page_token| {
+                let request = v1::ListSessionsRequest { page_token, ..request.clone() };
+                Ok(sessions_page(&server, request).await?)
+            });
+            keys.await?.into_iter().collect()
+        }
     };
     if keys.is_empty() {
         let user = match key.user_id.as_str() {
@@ -102,28 +118,37 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(text));
         };
         let mut to = Sink::stdout(Form::Json);
-        let (_, losses) = export(&server, key, args.format, &Extent::Whole, &mut to).await?;
+        let (_, losses) = write::whole(&server, key, exact, &mut to).await?;
         to.flush()?;
         warn(&key.session_id, &losses);
         return Ok(());
     };
-    let directory = Directory::create(&directory, args.file_mode)?;
+    let to = Directory::create(&directory, args.file_mode)?;
+    export_all(&server, &keys, (exact, args.skip_damaged), &to, Lines::new(format, &FILES)).await
+}
+
+/// Writes a file per session. One that fails does not stop the others.
+async fn export_all(
+    server: &Server,
+    keys: &IndexSet<v1::SessionKey>,
+    (exact, skip_damaged): (bool, bool),
+    to: &Directory,
+    mut lines: Lines<'_>,
+) -> Result<(), Failure> {
     let progress = Progress::new("exporting", keys.len() as u64);
-    let mut lines = Lines::new(args.connect.format(), &FILES);
-    let (several, mut failed) = (keys.len() > 1, false);
+    let mut failed = false;
     for key in keys {
         let (user_id, session_id) = (&key.user_id, &key.session_id);
-        let mut exported =
-            export_to_file(&server, &key, args.format, &Extent::Whole, &directory).await;
+        let mut exported = export_to_file(server, key, (exact, false), to).await;
         if let Err(Failure::Refused(status)) = &exported
-            && args.skip_damaged
+            && skip_damaged
             && damage::is_damage(status)
         {
-            exported = export_readable(&server, &key, args.format, &directory).await;
+            exported = export_to_file(server, key, (exact, true), to).await;
         }
         progress.step();
         progress.pause(|| match exported {
-            Ok((path, events, losses)) => {
+            Ok((path, (events, losses))) => {
                 warn(session_id, &losses);
                 lines.add(&serde_json::json!({
                     "file": path,
@@ -133,7 +158,7 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
                     "events": events,
                 }))
             }
-            Err(Failure::Refused(status)) if several && status.code() == Code::NotFound => {
+            Err(Failure::Refused(status)) if keys.len() > 1 && status.code() == Code::NotFound => {
                 tell(&format!("note: session `{session_id}` was deleted during the export"));
                 Ok(())
             }
@@ -159,115 +184,20 @@ fn warn(session_id: &str, losses: &Losses) {
     }
 }
 
-/// The part of a session that is written.
-enum Extent {
-    Whole,
-    /// As it was right after an event, without the states that are damaged.
-    UpTo(i64),
-    /// Whole, but for damaged events.
-    Around(damage::Damaged),
-}
-
-/// Writes what can be read of a damaged session: all but single events, or the session as it was right after the last event that can be
-/// read.
-async fn export_readable(
-    server: &Server,
-    key: &v1::SessionKey,
-    form: FileForm,
-    directory: &Directory,
-) -> Result<(PathBuf, usize, Losses), Failure> {
-    let now = v1::GetSessionRequest { without_state: true, ..get_request(key) };
-    let now = server.sessions().get_session(now).await?.into_inner().session.unwrap_or_default();
-    if let Some(damaged) = damage::find(server, key, now.last_sequence).await? {
-        let events = damaged.events.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-        match export_to_file(server, key, form, &Extent::Around(damaged), directory).await {
-            // The state is damaged as well.
-            Err(Failure::Refused(status)) if damage::is_damage(&status) => {}
-            exported => {
-                let exported = exported?;
-                tell(&format!(
-                    "note: session `{}` of `{}`: empty events take the places of the damaged ones: {events}",
-                    key.session_id, key.user_id
-                ));
-                return Ok(exported);
-            }
-        }
-    }
-    let last = damage::readable_up_to(server, key).await?;
-    let exported = export_to_file(server, key, form, &Extent::UpTo(last), directory).await?;
-    tell(&format!(
-        "note: session `{}` of `{}` is damaged after event {last} and exported as of that event",
-        key.session_id, key.user_id
-    ));
-    Ok(exported)
-}
-
-/// Writes a file that appears whole or not at all. Returns its path, the number of events, and what it lacks.
+/// Writes a file that appears whole or not at all.
 async fn export_to_file(
     server: &Server,
     key: &v1::SessionKey,
-    form: FileForm,
-    extent: &Extent,
+    (exact, is_damaged): (bool, bool),
     directory: &Directory,
-) -> Result<(PathBuf, usize, Losses), Failure> {
-    let path = directory.join(name::of([&key.app_name, &key.user_id, &key.session_id], SUFFIX));
+) -> Result<(PathBuf, Written), Failure> {
+    let name = file_name([&key.app_name, &key.user_id, &key.session_id], SUFFIX);
+    let path = directory.join(name);
     let mut file = new_file(directory, &path)?;
-    let (events, losses) = export(server, key, form, extent, &mut file).await?;
+    let written = match is_damaged {
+        true => write::readable(server, key, exact, &mut file).await?,
+        false => write::whole(server, key, exact, &mut file).await?,
+    };
     finish(file, &path)?;
-    Ok((path, events, losses))
-}
-
-/// Writes one session as it is now, whatever is appended meanwhile. Returns the number of events and what the form lacks.
-async fn export(
-    server: &Server,
-    key: &v1::SessionKey,
-    form: FileForm,
-    extent: &Extent,
-    to: &mut impl Write,
-) -> Result<(usize, Losses), Failure> {
-    let sessions = server.sessions();
-    let get = async |request| sessions.clone().get_session(request).await.map(Response::into_inner);
-    let up_to = match extent {
-        Extent::UpTo(last) => Some(*last),
-        Extent::Whole | Extent::Around(_) => None,
-    };
-    let now = v1::GetSessionRequest { as_of_sequence: up_to, ..get_request(key) };
-    let state = async |request: v1::GetSessionRequest| match get(request.clone()).await {
-        Err(status) if up_to.is_some() && damage::is_damage(&status) => {
-            get(v1::GetSessionRequest { without_state: true, ..request }).await
-        }
-        answer => answer,
-    };
-    let mut session = state(now.clone()).await?.session.unwrap_or_default();
-    state::complete(server, &mut session).await?;
-    if !session.damaged_keys.is_empty() {
-        let keys = session.damaged_keys.join(", ");
-        tell(&format!(
-            "warning: session `{}`: damaged, and left out of its state: {keys}",
-            key.session_id
-        ));
-    }
-    let created = v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() };
-    let mut created = state(created).await?.session.unwrap_or_default();
-    state::complete(server, &mut created).await?;
-    let last_sequence = session.last_sequence;
-    let mut writer = FileWriter::begin(to, &session, form)?;
-    if let Extent::Around(damaged) = extent {
-        damaged.each_event(server, key, |event| writer.event(&event)).await?;
-    } else if last_sequence > 0 {
-        let selection = v1::EventSelection { include_rewound: true, ..Default::default() };
-        let events = Some(selection);
-        let as_of_sequence = Some(last_sequence);
-        let first = v1::GetSessionRequest { as_of_sequence, events, without_state: true, ..now };
-        let first = get(first).await?;
-        for_each_event(server, first, events, |event| writer.event(&event)).await?;
-    }
-    let events = writer.events();
-    if i64::try_from(events) != Ok(last_sequence) {
-        return Err(Failure::Failed(format!(
-            "the server sent {events} of {last_sequence} events. Export the session again"
-        )));
-    }
-    let losses = writer.end(session, &created)?;
-    Ok((events, losses))
+    Ok((path, written))
 }

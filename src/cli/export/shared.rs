@@ -2,19 +2,16 @@
 
 use std::{io::Write as _, path::Path};
 
-use super::{
-    files::{Directory, finish, new_file},
-    name, state,
-};
+use super::files::{Directory, finish, new_file};
 use crate::{
     cli::{
-        adk_file::SHARED_STATE,
-        args::MAX_PAGE,
-        calls::{all_pages, retry, shared_scope},
+        adk_file::{file_name, shared_file},
+        calls::{all_pages, shared_scope, users_page},
         connect::Server,
         failure::Failure,
         hidden::Form,
         output::{Format, Lines, print_in, table::Column},
+        whole_state::{members_of, state_request, whole_state},
     },
     domain::{json::Json, scope::ScopeKind},
     files::FileMode,
@@ -43,11 +40,12 @@ pub async fn export(
             };
             return Err(Failure::Failed(format!("{owner} has no state of its own")));
         }
-        return print_in(Form::Json, &text(&key, &state));
+        return print_in(Form::Json, &shared_file(&key.app_name, &key.user_id, &state));
     };
     let mut owners = vec![key.user_id.clone()];
     if key.user_id.is_empty() {
-        owners.extend(users(server, &key.app_name).await?);
+        let users = async |token| users_page(server, &key.app_name, token).await;
+        owners.extend(all_pages(users).await?);
     }
     let (mut files, mut lines) = (0, Lines::new(format, &FILES));
     for user_id in owners {
@@ -57,9 +55,9 @@ pub async fn export(
             continue;
         }
         let directory = &Directory::create(directory, file_mode)?;
-        let path = directory.join(name::of([&key.app_name, &key.user_id], SUFFIX));
+        let path = directory.join(file_name([&key.app_name, &key.user_id], SUFFIX));
         let mut file = new_file(directory, &path)?;
-        file.write_all(text(&key, &state).as_bytes())?;
+        file.write_all(shared_file(&key.app_name, &key.user_id, &state).as_bytes())?;
         finish(file, &path)?;
         files += 1;
         lines.add(&serde_json::json!({
@@ -76,50 +74,11 @@ pub async fn export(
     }
 }
 
-/// The users that have a session or state.
-async fn users(server: &Server, app_name: &str) -> Result<Vec<String>, Failure> {
-    let users = all_pages(async |page_token| {
-        let app_name = app_name.to_owned();
-        let request = v1::ListUsersRequest { app_name, page_size: MAX_PAGE, page_token };
-        let page = retry(async || server.admin().list_users(request.clone()).await).await?;
-        Ok((page.users, page.next_page_token))
-    });
-    Ok(users.await?.into_iter().map(|user| user.user_id).collect())
-}
-
 /// The scope's own keys: those of a user without the application's.
 async fn state_of(server: &Server, key: &v1::SessionKey) -> Result<Vec<(String, Json)>, Failure> {
     let kind = if key.user_id.is_empty() { ScopeKind::Application } else { ScopeKind::User };
-    let state = state::read(server, shared_scope(key)).await?.into_iter();
-    let own = state.filter(|entry| entry.key.starts_with(kind.prefix()));
-    Ok(own.map(|entry| (entry.key, entry.value)).collect())
-}
-
-/// A file that `import` reads: ids, and one object of keys and values.
-fn text(key: &v1::SessionKey, state: &[(String, Json)]) -> String {
-    let (app, user) = (Json::string(&key.app_name), Json::string(&key.user_id));
-    let user =
-        if key.user_id.is_empty() { String::new() } else { format!("\"user_id\": {user},\n") };
-    format!(
-        "{{\n\"{SHARED_STATE}\": 1,\n\"app_name\": {app},\n{user}\"state\": {}\n}}\n",
-        Json::of_members(state)
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::adk_file::SessionFile;
-
-    #[test]
-    fn what_is_written_is_read_as_state_of_that_scope() {
-        for user_id in ["", "u\""] {
-            let (app_name, user_id) = ("a\n".to_owned(), user_id.to_owned());
-            let key = v1::SessionKey { app_name, user_id, session_id: String::new() };
-            let state = [("app:k".to_owned(), Json::parse("1.00".to_owned()).unwrap())];
-            let file = SessionFile::read(&text(&key, &state)).unwrap();
-            assert!(file.shared_only);
-            assert_eq!((file.key, file.state.unwrap()), (key, state.to_vec()));
-        }
-    }
+    let state = whole_state(server, state_request(shared_scope(key))).await?;
+    let mut own = members_of(&state);
+    own.retain(|(key, _)| key.starts_with(kind.prefix()));
+    Ok(own)
 }

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::{cli::failure::Failure, proto::v1};
+use crate::{
+    cli::{adk_file::Address, failure::Failure},
+    proto::v1,
+};
 
 #[derive(Debug, Default, Args)]
 pub struct AddressArgs {
@@ -27,7 +30,7 @@ pub struct AddressArgs {
 
 impl AddressArgs {
     /// The address of a session from a file's `own` ids.
-    pub fn session(&self, own: &v1::SessionKey, path: &Path) -> Result<v1::SessionKey, Failure> {
+    pub fn session(&self, own: &Address, path: &Path) -> Result<v1::SessionKey, Failure> {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let stem = name.strip_suffix(".json").unwrap_or(&name);
         let stem = stem.strip_suffix(".session").unwrap_or(stem);
@@ -40,7 +43,7 @@ impl AddressArgs {
     }
 
     /// The address of an application's or a user's state from a file's `own` ids.
-    pub fn shared(&self, own: &v1::SessionKey) -> Result<v1::SessionKey, Failure> {
+    pub fn shared(&self, own: &Address) -> Result<v1::SessionKey, Failure> {
         let app_name = self.application(&own.app_name)?;
         // Without a user the state is the application's.
         let user_id = match own.user_id.as_str() {
@@ -87,6 +90,7 @@ fn pick(own: &str, default: Option<&str>, what: &str, remedy: &str) -> Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::convert::address_of;
 
     fn args(app: &str, user: &str) -> AddressArgs {
         AddressArgs { app: Some(app.to_owned()), user: Some(user.to_owned()), ..Default::default() }
@@ -98,7 +102,7 @@ mod tests {
         path: &str,
     ) -> Result<String, String> {
         let [app_name, user_id, session_id] = [app, user, session].map(str::to_owned);
-        let own = v1::SessionKey { app_name, user_id, session_id };
+        let own = Address { app_name, user_id, session_id };
         let key = args.session(&own, Path::new(path)).map_err(|failure| failure.text())?;
         Ok([key.app_name, key.user_id, key.session_id].join(" "))
     }
@@ -150,14 +154,14 @@ mod tests {
 
     #[test]
     fn shared_state_goes_by_the_same_rule() {
-        let own = |app: &str, user: &str| v1::SessionKey {
+        let own = |app: &str, user: &str| Address {
             app_name: app.to_owned(),
             user_id: user.to_owned(),
             session_id: String::new(),
         };
         let args = args("a", "u");
-        assert_eq!(args.shared(&own("a", "u")).unwrap(), own("a", "u"));
-        assert_eq!(args.shared(&own("", "")).unwrap(), own("a", ""));
+        assert_eq!(address_of(args.shared(&own("a", "u")).unwrap()), own("a", "u"));
+        assert_eq!(address_of(args.shared(&own("", "")).unwrap()), own("a", ""));
         assert!(args.shared(&own("victim", "")).is_err());
         assert!(args.shared(&own("a", "chief")).is_err());
     }

@@ -1,17 +1,12 @@
 //! `sessiond import`: creates sessions from files of ADK or of `export`.
 
 mod address;
-mod log;
-mod outcome;
-mod plan;
-mod same;
 mod send;
 mod session;
 mod shared;
-mod writers;
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
@@ -20,15 +15,14 @@ use serde::Serialize;
 
 use self::{
     address::AddressArgs,
-    outcome::{Imported, Where},
+    send::Counts,
     session::Options,
-    shared::Shared,
-    writers::{Mark, Writers},
+    shared::{FileValues, Shared, SharedCounts},
 };
 use super::{
     adk_file::SessionFile,
-    calls::shared_scope,
     connect::{ConnectArgs, Server},
+    convert::key_of,
     failure::{Failure, tell},
     message::AsJson,
     output::{self, table::Column},
@@ -83,6 +77,43 @@ struct Report<'a> {
     imported: Imported,
 }
 
+/// What became of a file's content.
+#[derive(Debug, Default, Serialize)]
+struct Imported {
+    created: bool,
+    #[serde(flatten)]
+    counts: Counts,
+    /// Of the session's own state.
+    state_keys_corrected: usize,
+    #[serde(flatten)]
+    shared: SharedCounts,
+    /// Shared keys that somebody else has written after this import did, and that stay.
+    #[serde(skip)]
+    changed: BTreeSet<String>,
+}
+
+/// How far the import of a file came, for the message about its failure.
+#[derive(Debug, Default)]
+struct Where {
+    key: v1::SessionKey,
+    /// Empty: at none.
+    event: String,
+}
+
+impl Where {
+    /// The address and the event, as far as they are known, before what is wrong there.
+    fn describe(&self) -> String {
+        let v1::SessionKey { app_name, user_id, session_id } = &self.key;
+        let ids = [app_name, user_id, session_id].map(String::as_str);
+        let ids: Vec<_> = ids.into_iter().filter(|id| !id.is_empty()).collect();
+        let address = if ids.is_empty() { String::new() } else { ids.join(" / ") + ": " };
+        match self.event.as_str() {
+            "" => address,
+            event => format!("{address}event `{event}`: "),
+        }
+    }
+}
+
 const REPORTS: [Column; 8] = [
     Column::new("FILE", "file"),
     Column::new("USER", "user_id"),
@@ -96,12 +127,11 @@ const REPORTS: [Column; 8] = [
 
 pub async fn run(args: ImportArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
-    let mut writers = Writers::new(&server);
     let (mut imported, mut failed, mut changed) = (0, 0, 0);
     let mut lines = output::Lines::new(args.connect.format(), &REPORTS);
     for path in &args.files {
         let mut at = Where::default();
-        match import(&server, &mut writers, path, &args, &mut at).await {
+        match import(&server, path, &args, &mut at).await {
             Ok(report) => {
                 imported += 1;
                 changed += usize::from(!report.imported.changed.is_empty());
@@ -131,9 +161,8 @@ pub async fn run(args: ImportArgs) -> Result<(), Failure> {
     Err(Failure::Reported)
 }
 
-async fn import<'a, 's>(
-    server: &'s Server,
-    writers: &mut Writers<'s>,
+async fn import<'a>(
+    server: &Server,
     path: &'a Path,
     args: &ImportArgs,
     at: &mut Where,
@@ -141,7 +170,7 @@ async fn import<'a, 's>(
     let text = parse::file_or_input(path)
         .map_err(|error| Failure::Failed(format!("cannot read the file: {error}")))?;
     let file = SessionFile::read(&text).map_err(|fault| {
-        at.key = SessionFile::ids(&text);
+        at.key = key_of(SessionFile::ids(&text));
         Failure::Failed(fault)
     })?;
     drop(text);
@@ -158,15 +187,22 @@ async fn import<'a, 's>(
         list_names(kind, &label, what, &names);
     }
     at.key = match file.shared_only {
-        true => args.address.shared(&file.key)?,
-        false => args.address.session(&file.key, path)?,
+        true => args.address.shared(&file.address)?,
+        false => args.address.session(&file.address, path)?,
     };
     let imported = match file.shared_only {
-        true => import_shared((server, writers), file, &at.key, args.restore_shared).await?,
+        true => {
+            // What an earlier run has set is equal, so none of it has to be told from the values of others.
+            let values = FileValues::new();
+            let shared = Shared::read(server, &at.key, (None, &[]), args.restore_shared, &values);
+            let mut shared = shared.await?;
+            let counts = shared.end(&file.state.unwrap_or_default(), &[]).await?;
+            Imported { shared: counts, changed: shared.changed, ..Default::default() }
+        }
         false => {
             let &ImportArgs { restore_shared, no_expiry, .. } = args;
             let options = Options { restore_shared, no_expiry };
-            session::import((server, writers), file, &label, options, at).await?
+            session::import(server, file, &label, options, at).await?
         }
     };
     let changed: Vec<_> = imported.changed.iter().cloned().collect();
@@ -184,20 +220,4 @@ fn list_names(kind: &str, label: &str, what: &str, names: &[String]) {
         more => format!(" and {more} more"),
     };
     tell(&format!("{kind}: {label}: {what}: {shown}{more}"));
-}
-
-/// Brings the state of an application or a user from a file of `export --state-only`.
-async fn import_shared<'a>(
-    (server, writers): (&'a Server, &mut Writers<'a>),
-    file: SessionFile,
-    key: &v1::SessionKey,
-    restore: bool,
-) -> Result<Imported, Failure> {
-    let mark = Mark::new(key, None, &[]);
-    // What an earlier run has set is equal, so none of it has to be told from the values of others.
-    let values = BTreeMap::new();
-    let shared = Shared::read((server, writers), mark, shared_scope(key), restore, &values).await;
-    let mut shared = shared?;
-    let counts = shared.end(&file.state.unwrap_or_default(), &[]).await?;
-    Ok(Imported { shared: counts, changed: shared.changed, ..Default::default() })
 }

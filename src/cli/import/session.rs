@@ -1,19 +1,17 @@
 //! Imports one session. It is created for the file, goes on where an earlier run was cut, or stays as it is.
 
 use super::{
-    log::Log,
-    outcome::{Imported, Where},
-    plan::Plan,
-    send::Sender,
+    Imported, Where,
+    send::{Counts, Log, Sender},
     shared::Shared,
-    writers::{Mark, Writers},
 };
 use crate::{
     cli::{
-        adk_file::{Metadata, SessionFile, state_of, to_send},
+        adk_file::{Metadata, Plan, SessionFile},
         args::JSON_FORM,
-        calls::{get_request, retry, shared_scope},
+        calls::{get_request, retry},
         connect::Server,
+        convert::{self, state_of},
         failure::{Failure, tell},
         progress::Progress,
         time,
@@ -34,8 +32,8 @@ pub struct Options {
 }
 
 /// Imports a file with a session. `at` says how far it came.
-pub async fn import<'a>(
-    (server, writers): (&'a Server, &mut Writers<'a>),
+pub async fn import(
+    server: &Server,
     file: SessionFile,
     label: &str,
     options: Options,
@@ -47,49 +45,51 @@ pub async fn import<'a>(
     let metadata = file.exported.map(|exported| exported.metadata);
     let request = create_request(&key, &plan, metadata, options.no_expiry)?;
     let mut log = Log::read(server, &key).await?;
-    let mark = Mark::new(&key, log.as_ref(), &file.events);
-    let scope = shared_scope(&key);
-    let values = plan.shared_values();
-    let mut shared =
-        Shared::read((server, writers), mark, scope, options.restore_shared, &values).await?;
+    let (resumed, values) = (log.is_some(), plan.shared_values());
+    let writes = (log.as_ref(), &file.events[..]);
+    let mut shared = Shared::read(server, &key, writes, options.restore_shared, &values).await?;
     // Before the session, so that they are there as of its beginning.
     if log.is_none() {
         shared.begin(&plan.initial).await?;
     }
     let answer = retry(async || server.sessions().create_session(request.clone()).await).await?;
-    let (created, resumed) = (answer.created, log.is_some());
-    if !created && log.is_none() {
+    if !answer.created && log.is_none() {
         // Somebody has just created it.
         log = Log::read(server, &key).await?;
     }
-    let progress = Progress::new(label, file.events.len() as u64);
-    let log = log.unwrap_or_default();
-    let mut sender = Sender::new(server, key.clone(), log, shared, (exact, progress));
-    if let Err(failure) = send_all(&mut sender, file.events).await {
+    let mut sender = Sender {
+        server,
+        key: key.clone(),
+        log: log.unwrap_or_default(),
+        shared,
+        exact,
+        progress: Progress::new(label, file.events.len() as u64),
+        counts: Counts { fragments_skipped: file.fragments, ..Counts::default() },
+        batch: Default::default(),
+        failed_at: String::new(),
+    };
+    if let Err(failure) = sender.send_all(file.events).await {
         at.event = std::mem::take(&mut sender.failed_at);
-        if created && sender.counts.events_imported == 0 {
+        if answer.created && sender.counts.events_imported == 0 {
             discard(server, &answer.session.unwrap_or_default()).await;
         }
         return Err(failure);
     }
-    let Sender { newest, mut counts, mut shared, .. } = sender;
-    counts.fragments_skipped = file.fragments;
     // Otherwise the session has gone on since, and the file's end is no longer its end.
-    let is_end = newest == plan.last_id;
+    let is_end = sender.is_newest(&plan.last_id);
     let state_keys_corrected = if is_end { correct_own(server, &key, &plan).await? } else { 0 };
+    let Sender { counts, mut shared, .. } = sender;
     let shared_counts = shared.end(plan.state(), &plan.gone).await?;
     if resumed {
-        shared.find_changed(&values).await?;
+        shared.find_changed().await?;
     }
-    let changed = shared.changed;
-    Ok(Imported { created, counts, state_keys_corrected, shared: shared_counts, changed })
-}
-
-async fn send_all(sender: &mut Sender<'_, '_>, events: Vec<v1::Event>) -> Result<(), Failure> {
-    for event in events {
-        sender.send(event).await?;
-    }
-    sender.flush().await
+    Ok(Imported {
+        created: answer.created,
+        counts,
+        state_keys_corrected,
+        shared: shared_counts,
+        changed: shared.changed,
+    })
 }
 
 /// Deletes the session that this import has created and that has no event yet.
@@ -150,7 +150,8 @@ async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Resu
     let mut session = answer.session.unwrap_or_default();
     complete(server, &mut session, &request).await?;
     let changes = plan.own_changes(&Json::from_stored(state_of(&session).to_owned()));
-    let Some(delta) = changes.delta() else { return Ok(0) };
+    let number = changes.number();
+    let Some(delta) = convert::delta(changes.set, changes.remove) else { return Ok(0) };
     let expected_sequence = Some(session.last_sequence);
     let request = v1::AppendEventRequest {
         key: Some(key.clone()),
@@ -158,20 +159,15 @@ async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Resu
             event_id: plan.correction_id(),
             author: AUTHOR.to_owned(),
             event_time: plan.last_time,
-            state_delta: Some(to_send(delta)),
+            state_delta: Some(delta),
             ..Default::default()
         }),
-        precondition: Some(v1::Precondition {
-            expected_sequence,
-            keys: Vec::new(),
-            ..Default::default()
-        }),
-        return_state: false,
+        precondition: Some(v1::Precondition { expected_sequence, ..Default::default() }),
         json_form: JSON_FORM,
-        include_versions: false,
+        ..Default::default()
     };
     retry(async || server.events().append_event(request.clone()).await).await?;
-    Ok(changes.len())
+    Ok(number)
 }
 
 #[cfg(test)]
@@ -183,7 +179,7 @@ mod tests {
         let text = |expires: &str| {
             format!(
                 r#"{{"sessiond":{{"session":{{"format":1,"display_name":"n","labels":{{"a":"b"}},"expire_time":"{expires}"}},
-                "initial_state":{{"k":1.0}},"events":[],"hidden":[],"rewinds":[]}}}}"#
+                "initial_state":{{"k":1.0}},"hidden":[]}}}}"#
             )
         };
         let request = |expires: &str, no_expiry| {

@@ -1,20 +1,22 @@
 //! State that the imported session shares with others: by default nobody's value changes.
+//!
+//! A key that had no value is the import's own. After a run that was cut, the history of a key tells whether it wrote the value or
+//! somebody else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use prost::Message as _;
+use serde_json::json;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{
-    plan::is_shared,
-    writers::{Mark, Writers},
-};
+use super::send::Log;
 use crate::{
     cli::{
-        adk_file::{set_members, to_send},
-        args::JSON_FORM,
-        calls::retry,
+        adk_file::{Event, is_shared},
+        args::{JSON_FORM, MAX_PAGE},
+        calls::{retry, shared_scope},
         connect::Server,
+        convert,
         failure::Failure,
         whole_state::{members_of, state_request, whole_state},
     },
@@ -22,28 +24,28 @@ use crate::{
         json::{Json, same_value},
         limits::{DELTA_BYTES, DELTA_OPERATIONS},
     },
-    proto::v1::{
-        self, key_check::Condition, set_if_absent::ValueForm, state_delta::SetForm,
-        state_operation::Operation,
-    },
+    proto::v1::{self, key_change::ValueForm, key_check::Condition},
 };
 
+/// All values that a file ever gives to its shared keys, the last one at the end.
+pub type FileValues<'a> = BTreeMap<&'a str, Vec<&'a Json>>;
+
 /// Decides for each `app:` and `user:` key whether the import may write it.
-pub struct Shared<'a, 'w> {
+pub struct Shared<'a> {
     server: &'a Server,
-    writers: &'w mut Writers<'a>,
     mark: Mark,
     /// The user, or the application alone.
     scope: v1::Scope,
     /// Every key may be written.
     restore: bool,
+    values: &'a FileValues<'a>,
+    /// Versions of the keys before the import.
+    before: HashMap<String, i64>,
     /// Keys that had a value before, or got one from somebody else meanwhile.
     kept: BTreeSet<String>,
     /// Keys that this run or one before it has written.
     owned: BTreeSet<String>,
-    /// Those of this run.
-    written: BTreeSet<String>,
-    /// Keys that somebody else has written after this import did.
+    /// Keys that somebody else has written after this import did, and that stay.
     pub changed: BTreeSet<String>,
 }
 
@@ -56,129 +58,147 @@ pub struct SharedCounts {
     pub shared_keys_kept: usize,
 }
 
-/// The values of the shared keys and their versions.
-struct Actual {
+/// The shared keys as they are now.
+pub struct State {
     values: BTreeMap<String, Json>,
     versions: HashMap<String, i64>,
 }
 
-impl<'a, 'w> Shared<'a, 'w> {
-    /// `values` are all that the file ever gives to its shared keys.
+/// What an import of one session leaves on the keys that it writes.
+struct Mark {
+    key: v1::SessionKey,
+    /// Author of its changes outside of the session's log.
+    author: String,
+    /// Sequences of the session's events that came from the file.
+    sequences: BTreeSet<i64>,
+}
+
+impl Mark {
+    fn new(key: &v1::SessionKey, log: Option<&Log>, events: &[Event]) -> Self {
+        let v1::SessionKey { app_name, user_id, session_id } = key;
+        let address = json!([app_name, user_id, session_id]).to_string();
+        let in_log = |event: &Event| Some(log?.events.get(&event.event_id)?.sequence);
+        Self {
+            key: key.clone(),
+            author: format!("import-{:032x}", xxh3_128(address.as_bytes())),
+            sequences: events.iter().filter_map(in_log).collect(),
+        }
+    }
+
+    fn is_on(&self, change: &v1::KeyChange) -> bool {
+        match &change.session {
+            Some(session) => *session == self.key && self.sequences.contains(&change.sequence),
+            None => change.author == self.author,
+        }
+    }
+}
+
+impl<'a> Shared<'a> {
+    /// Of an import of these events into a session with this log.
     pub async fn read(
-        (server, writers): (&'a Server, &'w mut Writers<'a>),
-        mark: Mark,
-        scope: v1::Scope,
+        server: &'a Server,
+        key: &v1::SessionKey,
+        (log, events): (Option<&Log>, &[Event]),
         restore: bool,
-        values: &BTreeMap<&str, Vec<&Json>>,
+        values: &'a FileValues<'a>,
     ) -> Result<Self, Failure> {
-        let sets = || BTreeSet::new();
-        let (kept, owned, written, changed) = (sets(), sets(), sets(), sets());
-        let mut shared =
-            Self { server, writers, mark, scope, restore, kept, owned, written, changed };
-        if restore {
-            return Ok(shared);
-        }
-        let actual = shared.actual().await?;
-        for (key, value) in &actual.values {
-            // Another value than those of the file is not from an earlier run.
-            let known = values.get(key.as_str());
-            let is_known = known.is_some_and(|known| known.iter().any(|it| same_value(it, value)));
-            match is_known && shared.is_own(&actual, key).await? {
-                true => shared.owned.insert(key.clone()),
-                false => shared.kept.insert(key.clone()),
-            };
-        }
+        let mut shared = Self {
+            server,
+            mark: Mark::new(key, log, events),
+            scope: shared_scope(key),
+            restore,
+            values,
+            before: HashMap::new(),
+            kept: BTreeSet::new(),
+            owned: BTreeSet::new(),
+            changed: BTreeSet::new(),
+        };
+        shared.before = shared.refresh().await?.versions;
         Ok(shared)
     }
 
-    async fn actual(&self) -> Result<Actual, Failure> {
+    /// Tells the keys of this import from those of others.
+    pub async fn refresh(&mut self) -> Result<State, Failure> {
+        let state = self.state().await?;
+        for (key, value) in &state.values {
+            if self.restore || self.owned.contains(key) {
+                continue;
+            }
+            // Another value than those of the file is not from an earlier run.
+            let known = self.values.get(key.as_str());
+            let is_known = known.is_some_and(|known| known.iter().any(|it| same_value(it, value)));
+            match is_known && self.is_own(&state, key).await? {
+                true => self.owned.insert(key.clone()),
+                false => self.kept.insert(key.clone()),
+            };
+        }
+        Ok(state)
+    }
+
+    async fn state(&self) -> Result<State, Failure> {
         let request =
             v1::GetStateRequest { include_versions: true, ..state_request(self.scope.clone()) };
         let state = whole_state(self.server, request).await?;
         let mut values: BTreeMap<_, _> = members_of(&state).into_iter().collect();
         // Damage, too, is a value of somebody.
         values.extend(state.damaged_keys.into_iter().map(|key| (key, Json::null())));
-        Ok(Actual { values, versions: state.versions })
+        Ok(State { values, versions: state.versions })
     }
 
     /// Whether the key has its value from this import.
-    async fn is_own(&mut self, actual: &Actual, key: &str) -> Result<bool, Failure> {
-        let Some(version) = actual.versions.get(key) else { return Ok(false) };
-        self.writers.is_marked((&self.scope, key, *version), &self.mark).await
+    async fn is_own(&self, state: &State, key: &str) -> Result<bool, Failure> {
+        let newest = self.changes(key, 1).await?.into_iter().next();
+        Ok(newest.is_some_and(|newest| {
+            state.versions.get(key) == Some(&newest.version) && self.mark.is_on(&newest)
+        }))
     }
 
-    fn may_write(&self, key: &str) -> bool {
-        !is_shared(key) || self.restore || !self.kept.contains(key)
-    }
-
-    /// Takes the keys that stay out of the event's delta.
-    pub fn strip(&self, event: &mut v1::Event) {
-        let Some(delta) = &mut event.state_delta else { return };
-        delta.remove.retain(|key| self.may_write(key));
-        let mut set = set_members(delta);
-        let all = set.len();
-        set.retain(|(key, _)| self.may_write(key));
-        if set.len() < all {
-            delta.set_form = Some(SetForm::SetJson(Json::of_members(&set).into_string()));
-        }
-    }
-
-    /// The keys that these stripped events write first.
-    pub fn first_writes(&self, events: &[v1::Event]) -> BTreeSet<String> {
-        let mut keys = BTreeSet::new();
-        for delta in events.iter().filter_map(|event| event.state_delta.as_ref()) {
-            keys.extend(set_members(delta).into_iter().map(|(key, _)| key));
-            keys.extend(delta.remove.iter().cloned());
-        }
-        keys.retain(|key| is_shared(key) && !self.owned.contains(key));
-        keys
-    }
-
-    /// Conditions that they still have no value.
-    pub fn checks(&self, keys: &BTreeSet<String>) -> Vec<v1::KeyCheck> {
-        let check = |key: &String| v1::KeyCheck {
-            key: key.clone(),
-            condition: Some(Condition::Exists(false)),
+    /// The last changes of a key, newest first.
+    async fn changes(&self, key: &str, page_size: i32) -> Result<Vec<v1::KeyChange>, Failure> {
+        let request = v1::ListKeyChangesRequest {
+            scope: Some(self.scope.clone()),
+            key: key.to_owned(),
+            page_size,
+            json_form: JSON_FORM,
+            ..Default::default()
         };
+        let call = async || self.server.state().list_key_changes(request.clone()).await;
+        Ok(retry(call).await?.changes)
+    }
+
+    /// Takes the keys that stay out of the event.
+    pub fn strip(&self, event: &mut Event) {
+        event.set.retain(|(key, _)| !self.kept.contains(key));
+        event.remove.retain(|key| !self.kept.contains(key));
+    }
+
+    /// The keys that these stripped events write first, and conditions that they still have no value.
+    pub fn first_writes(&self, events: &[Event]) -> (BTreeSet<String>, Vec<v1::KeyCheck>) {
+        let set = events.iter().flat_map(|event| event.set.iter().map(|(key, _)| key));
+        let keys = set.chain(events.iter().flat_map(|event| &event.remove));
+        let keys = keys.filter(|key| is_shared(key) && !self.owned.contains(*key));
+        let keys: BTreeSet<_> = keys.cloned().collect();
+        let check = |key: &String| check(key.clone(), Condition::Exists(false));
         // As many as a precondition takes. Beyond that, only somebody who writes the same key at this very time loses.
         let limit = if self.restore { 0 } else { DELTA_OPERATIONS };
-        keys.iter().take(limit).map(check).collect()
+        let checks = keys.iter().take(limit).map(check).collect();
+        (keys, checks)
     }
 
     /// The checks held, and the events were committed.
     pub fn own(&mut self, keys: BTreeSet<String>, sequences: &BTreeSet<i64>) {
         self.mark.sequences.extend(sequences);
-        self.written.extend(keys.iter().cloned());
         self.owned.extend(keys);
-    }
-
-    /// Somebody else has written a key meanwhile.
-    pub async fn refresh(&mut self) -> Result<(), Failure> {
-        for key in self.actual().await?.values.into_keys() {
-            if !self.owned.contains(&key) {
-                self.kept.insert(key);
-            }
-        }
-        Ok(())
     }
 
     /// Sets what the file began with, where there is no value.
     pub async fn begin(&mut self, initial: &[(String, Json)]) -> Result<(), Failure> {
-        let initial = initial.iter().filter(|(key, _)| is_shared(key) && self.may_write(key));
-        let initial: Vec<_> = initial.cloned().collect();
-        if initial.is_empty() {
-            return Ok(());
-        }
-        self.set_if_absent(&initial).await?;
-        // If somebody was faster, the value is theirs.
-        let actual = self.actual().await?;
-        for (key, value) in initial {
-            match actual.values.get(&key) == Some(&value) {
-                true => self.own([key].into(), &BTreeSet::new()),
-                false => drop(self.kept.insert(key)),
-            }
-        }
-        Ok(())
+        let state = self.state().await?;
+        let is_new = |(key, _): &&(String, Json)| is_shared(key) && !state.values.contains_key(key);
+        let new: Vec<_> = initial.iter().filter(is_new).cloned().collect();
+        let new = new.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        self.write(new, &state).await?;
+        self.refresh().await.map(drop)
     }
 
     /// Brings the keys that may be written to their values at the end of the file. `gone` are keys that the file has no more.
@@ -187,129 +207,111 @@ impl<'a, 'w> Shared<'a, 'w> {
         state: &[(String, Json)],
         gone: &[String],
     ) -> Result<SharedCounts, Failure> {
-        let actual = self.actual().await?;
-        let (mut counts, mut set, mut new) = (SharedCounts::default(), Vec::new(), Vec::new());
-        for (key, value) in state.iter().filter(|(key, _)| is_shared(key)).cloned() {
-            match actual.values.get(&key) {
-                Some(_) if !self.owned.contains(&key) && !self.restore => {
-                    counts.shared_keys_kept += 1;
-                }
-                Some(actual) if same_value(actual, &value) => match self.written.contains(&key) {
-                    true => counts.shared_keys_set += 1,
-                    false => counts.shared_keys_kept += 1,
-                },
-                Some(_) if !self.restore && !self.is_own(&actual, &key).await? => {
-                    counts.shared_keys_kept += 1;
-                    self.changed.insert(key);
-                }
-                there => {
-                    counts.shared_keys_set += 1;
-                    let may_replace = there.is_some() || self.restore;
-                    if may_replace { &mut set } else { &mut new }.push((key, value));
+        let now = self.state().await?;
+        let (mut counts, mut changes) = (SharedCounts::default(), Vec::new());
+        let last = state.iter().map(|(key, value)| (key, Some(value)));
+        let last = last.chain(gone.iter().map(|key| (key, None))).filter(|(key, _)| is_shared(key));
+        for (key, wanted) in last {
+            let there = now.values.get(key);
+            let may_write = self.restore || self.owned.contains(key) || there.is_none();
+            let is_right = match (there, wanted) {
+                (Some(there), Some(wanted)) => same_value(there, wanted),
+                (there, wanted) => there.is_none() && wanted.is_none(),
+            };
+            let mut is_set = may_write && now.versions.get(key) != self.before.get(key);
+            if may_write && !is_right {
+                is_set = self.restore || there.is_none() || self.is_own(&now, key).await?;
+                match is_set {
+                    true => changes.push((key.clone(), wanted.cloned())),
+                    false => drop(self.changed.insert(key.clone())),
                 }
             }
+            let counter = match is_set {
+                true => &mut counts.shared_keys_set,
+                false => &mut counts.shared_keys_kept,
+            };
+            *counter += usize::from(wanted.is_some());
         }
-        let mut removed = Vec::new();
-        for key in gone.iter().filter(|key| actual.values.contains_key(*key)) {
-            match self.restore || (self.owned.contains(key) && self.is_own(&actual, key).await?) {
-                true => removed.push(key.clone()),
-                false if self.owned.contains(key) => drop(self.changed.insert(key.clone())),
-                false => {}
-            }
-        }
-        self.update(&set, removed, &actual).await?;
-        self.set_if_absent(&new).await?;
+        self.write(changes, &now).await?;
         Ok(counts)
     }
 
     /// Adds to `changed` what an earlier run of this import had not yet brought to its last value when somebody else wrote it.
-    pub async fn find_changed(
-        &mut self,
-        values: &BTreeMap<&str, Vec<&Json>>,
-    ) -> Result<(), Failure> {
-        let actual = self.actual().await?.values;
-        for (key, values) in values.iter().filter(|(key, _)| self.kept.contains(**key)) {
+    pub async fn find_changed(&mut self) -> Result<(), Failure> {
+        let now = self.state().await?.values;
+        for (key, values) in self.values.iter().filter(|(key, _)| self.kept.contains(**key)) {
             let Some(last) = values.last() else { continue };
-            if actual.get(*key).is_some_and(|actual| same_value(actual, last)) {
+            if now.get(*key).is_some_and(|now| same_value(now, last)) {
                 continue;
             }
-            let own = self.writers.last_marked(&self.scope, key, &self.mark).await?;
-            if own.is_some_and(|own| own.is_none_or(|own| !same_value(&own, last))) {
+            let mut changes = self.changes(key, MAX_PAGE).await?.into_iter();
+            let is_unfinished = |own: v1::KeyChange| match own.value_form {
+                Some(ValueForm::ValueJson(text)) => !same_value(&Json::from_stored(text), last),
+                _ => true,
+            };
+            if changes.find(|change| self.mark.is_on(change)).is_some_and(is_unfinished) {
                 self.changed.insert((*key).to_owned());
             }
         }
         Ok(())
     }
 
-    async fn set_if_absent(&self, keys: &[(String, Json)]) -> Result<(), Failure> {
-        let operation = |(key, value): &(String, Json)| v1::StateOperation {
-            key: key.clone(),
-            operation: Some(Operation::SetIfAbsent(v1::SetIfAbsent {
-                value_form: Some(ValueForm::ValueJson(value.as_str().to_owned())),
-            })),
-        };
-        for part in parts(keys) {
-            let operations = part.iter().map(operation).collect();
-            self.send(v1::StateDelta { operations, ..Default::default() }, Vec::new()).await?;
-        }
-        Ok(())
-    }
-
-    /// Replaces values that are still of these versions, unless every key may be written.
-    async fn update(
+    /// Sets or removes keys that have had these values since `state` was read.
+    async fn write(
         &self,
-        set: &[(String, Json)],
-        remove: Vec<String>,
-        actual: &Actual,
+        changes: Vec<(String, Option<Json>)>,
+        state: &State,
     ) -> Result<(), Failure> {
-        let checks = |keys: &mut dyn Iterator<Item = &String>| {
-            let version = |key: &String| Some(Condition::Version(*actual.versions.get(key)?));
-            let check = |key: &String| v1::KeyCheck { key: key.clone(), condition: version(key) };
-            if self.restore { Vec::new() } else { keys.map(check).collect() }
-        };
-        for part in parts(set) {
-            let set_form = Some(SetForm::SetJson(Json::of_members(part).into_string()));
-            let delta = v1::StateDelta { set_form, ..Default::default() };
-            self.send(delta, checks(&mut part.iter().map(|(key, _)| key))).await?;
+        for part in parts(&changes) {
+            let (mut set, mut remove, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+            let mut keys = Vec::new();
+            for (key, value) in part.iter().cloned() {
+                if let Some(version) = state.versions.get(&key).filter(|_| !self.restore) {
+                    keys.push(check(key.clone(), Condition::Version(*version)));
+                }
+                match value {
+                    None => remove.push(key),
+                    Some(value) if state.values.contains_key(&key) => set.push((key, value)),
+                    Some(value) => absent.push(convert::set_if_absent(key, value)),
+                }
+            }
+            let mut delta = convert::delta(set, remove).unwrap_or_default();
+            delta.operations.extend(absent);
+            let mut request = v1::UpdateStateRequest {
+                scope: Some(self.scope.clone()),
+                delta: Some(delta),
+                author: self.mark.author.clone(),
+                json_form: JSON_FORM,
+                ..Default::default()
+            };
+            // Without a condition a repetition has the same outcome. Conditions on versions are met once, so the id never comes again.
+            if !keys.is_empty() {
+                request.precondition = Some(v1::Precondition { keys, ..Default::default() });
+                request.request_id = format!("import-{:032x}", xxh3_128(&request.encode_to_vec()));
+            }
+            retry(async || self.server.state().update_state(request.clone()).await).await?;
         }
-        for part in remove.chunks(DELTA_OPERATIONS) {
-            let delta = v1::StateDelta { remove: part.to_vec(), ..Default::default() };
-            self.send(delta, checks(&mut part.iter())).await?;
-        }
-        Ok(())
-    }
-
-    async fn send(&self, delta: v1::StateDelta, keys: Vec<v1::KeyCheck>) -> Result<(), Failure> {
-        let mut request = v1::UpdateStateRequest {
-            scope: Some(self.scope.clone()),
-            delta: Some(to_send(delta)),
-            author: self.mark.author.clone(),
-            json_form: JSON_FORM,
-            ..Default::default()
-        };
-        // Without a condition a repetition has the same outcome. Conditions on versions are met once, so the id never comes again.
-        if !keys.is_empty() {
-            request.precondition = Some(v1::Precondition { keys, ..Default::default() });
-            request.request_id = format!("import-{:032x}", xxh3_128(&request.encode_to_vec()));
-        }
-        retry(async || self.server.state().update_state(request.clone()).await).await?;
         Ok(())
     }
 }
 
-/// The keys in parts that a delta takes, by number and by bytes.
-fn parts(mut keys: &[(String, Json)]) -> Vec<&[(String, Json)]> {
+fn check(key: String, condition: Condition) -> v1::KeyCheck {
+    v1::KeyCheck { key, condition: Some(condition) }
+}
+
+/// The changes in parts that a delta takes, by number and by bytes.
+fn parts(mut changes: &[(String, Option<Json>)]) -> Vec<&[(String, Option<Json>)]> {
     let mut parts = Vec::new();
-    while !keys.is_empty() {
+    while !changes.is_empty() {
         let mut bytes = 0;
-        let fitting = keys.iter().take(DELTA_OPERATIONS).take_while(|(key, value)| {
+        let fitting = changes.iter().take(DELTA_OPERATIONS).take_while(|(key, value)| {
             // With quotes and separators. Half of the limit: the answer has the rest of the state as well.
-            bytes += 2 * key.len() + value.len() + 8;
+            bytes += 2 * key.len() + value.as_ref().map_or(0, Json::len) + 8;
             bytes <= DELTA_BYTES / 2
         });
-        let (part, rest) = keys.split_at(fitting.count().max(1));
+        let (part, rest) = changes.split_at(fitting.count().max(1));
         parts.push(part);
-        keys = rest;
+        changes = rest;
     }
     parts
 }
@@ -320,12 +322,41 @@ mod tests {
 
     #[test]
     fn state_is_sent_in_parts_that_a_delta_takes() {
-        let key = |bytes: usize| ("user:k".to_owned(), Json::string(&"x".repeat(bytes)));
-        let sizes =
-            |keys: &[(String, Json)]| parts(keys).iter().map(|it| it.len()).collect::<Vec<_>>();
+        let key = |bytes: usize| ("user:k".to_owned(), Some(Json::string(&"x".repeat(bytes))));
+        let sizes = |keys: &[(String, Option<Json>)]| {
+            parts(keys).iter().map(|it| it.len()).collect::<Vec<_>>()
+        };
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[key(200_000), key(200_000), key(200_000)]), [2, 1]);
         assert_eq!(sizes(&[key(600_000), key(1)]), [1, 1], "a single one is the server's to judge");
         assert_eq!(sizes(&vec![key(1); 1001]), [1000, 1]);
+    }
+
+    #[test]
+    fn a_change_is_of_the_import_by_its_author_or_by_its_event() {
+        let key =
+            |session: &str| v1::SessionKey { session_id: session.to_owned(), ..Default::default() };
+        let event =
+            |id: &str, sequence| Event { event_id: id.to_owned(), sequence, ..Default::default() };
+        let events = [("a", 1), ("own", 2)].map(|(id, at)| (id.to_owned(), event(id, at)));
+        let log = Log { events: events.into(), ..Default::default() };
+        let mark = Mark::new(&key("s"), Some(&log), &[event("a", 0), event("b", 0)]);
+        let change = |session: Option<&str>, sequence, author: &str| v1::KeyChange {
+            session: session.map(key),
+            sequence,
+            author: author.to_owned(),
+            ..Default::default()
+        };
+        assert!(mark.is_on(&change(Some("s"), 1, "agent")));
+        assert!(mark.is_on(&change(None, 0, &mark.author)));
+        for other in [
+            change(Some("s"), 2, "agent"),
+            change(Some("t"), 1, "agent"),
+            change(None, 0, "system"),
+            change(None, 0, &Mark::new(&key("t"), None, &[]).author),
+        ] {
+            assert!(!mark.is_on(&other), "{other:?}");
+        }
+        assert!(!Mark::new(&key("s"), None, &[event("a", 1)]).is_on(&change(Some("s"), 1, "x")));
     }
 }

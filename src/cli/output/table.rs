@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     cli::{
-        lookup,
+        adk_file::{is_internal, lookup},
         terminal::{BOLD, escape, paint},
         time,
     },
@@ -89,11 +89,6 @@ impl Column {
             Cell::Gist(gist) => escape(&gist(&value)).into_owned(),
         }
     }
-}
-
-/// Whether a label is of an adapter's own business, which people do not need to see.
-pub fn is_internal(label: &str) -> bool {
-    label.starts_with("sessiond-adk/")
 }
 
 fn plain(value: &Json) -> String {

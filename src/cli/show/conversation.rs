@@ -1,14 +1,10 @@
 //! Events as a conversation.
 
-use super::{
-    body::{Part, parts},
-    state,
-    view::View,
-};
+use super::{state, view::View};
 use crate::{
     cli::{
-        adk_file::body_of,
-        lookup::member,
+        adk_file::{Part, lookup::member, parts},
+        convert::body_of,
         terminal::{AGENT, DIM, REMOVED, TOOL, USER, escape, escape_lines, paint, wrap},
     },
     domain::json::{JsonType, minified},

@@ -5,7 +5,7 @@ use prost_types::Timestamp;
 use super::view::View;
 use crate::{
     cli::{
-        output::table::is_internal,
+        adk_file::is_internal,
         terminal::{BOLD, DIM, escape, paint, wrap},
     },
     proto::v1::{self, session::Expiration},

@@ -1,6 +1,5 @@
 //! `sessiond show`: a session as a conversation.
 
-mod body;
 mod conversation;
 mod header;
 mod state;
@@ -11,10 +10,10 @@ use std::ops::RangeInclusive;
 use clap::Args;
 
 use super::{
-    adk_file::state_of,
     args::{AnyKeyArgs, JSON_FORM},
     calls::{for_each_event, get_request},
     connect::{ConnectArgs, Server},
+    convert::state_of,
     failure::{Failure, tell},
     find::whole_key,
     message::AsJson,
@@ -27,7 +26,6 @@ use crate::{
     proto::v1::{self, watch_response::Kind},
 };
 
-pub use body::gist as body_gist;
 pub use conversation::event as event_text;
 pub use state::{gist as delta_gist, state as state_text};
 pub use view::View;

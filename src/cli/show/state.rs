@@ -7,8 +7,8 @@ use unicode_width::UnicodeWidthStr as _;
 use super::view::View;
 use crate::{
     cli::{
-        adk_file::set_members,
-        lookup::member,
+        adk_file::lookup::member,
+        convert::set_members,
         terminal::{ADDED, BOLD, CHANGED, DIM, REMOVED, escape, paint, truncate},
     },
     domain::{

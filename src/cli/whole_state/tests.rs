@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status, async_trait, transport};
 
 use super::*;
 use crate::{
-    cli::{adk_file::state_of, bearer::TokenArgs, connect::ConnectArgs, tls::TlsArgs},
+    cli::{bearer::TokenArgs, connect::ConnectArgs, convert::state_of, tls::TlsArgs},
     proto::v1::state_service_server::{StateService, StateServiceServer},
 };
 

@@ -12,11 +12,13 @@ pub(super) struct Columns<'a> {
     sql: Cow<'static, str>,
     types: Vec<Type>,
     values: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
+    /// Whether its columns have no row.
+    is_empty: bool,
 }
 
 impl<'a> Columns<'a> {
     pub(super) fn new(sql: impl Into<Cow<'static, str>>) -> Self {
-        Self { sql: sql.into(), types: Vec::new(), values: Vec::new() }
+        Self { sql: sql.into(), types: Vec::new(), values: Vec::new(), is_empty: false }
     }
 
     /// Inserts a row for each place into `table (column, …)`.
@@ -27,23 +29,24 @@ impl<'a> Columns<'a> {
     }
 
     /// Several statements as one, with the rows of the last. None sees what the others change, so they change different tables.
-    pub(super) fn together(statements: Vec<Self>) -> Option<Self> {
-        let mut statements = statements.into_iter().peekable();
-        let mut all = statements.next()?;
-        if statements.peek().is_none() {
-            return Some(all);
-        }
-        let mut sql = format!("WITH w AS ({})", all.sql);
-        while let Some(next) = statements.next() {
-            let (others, next_sql) = (all.types.len(), renumbered(&next.sql, all.types.len()));
-            sql += &match statements.peek() {
-                Some(_) => format!(", w{others} AS ({next_sql})"),
-                None => format!(" {next_sql}"),
-            };
+    pub(super) fn together(statements: Vec<Self>) -> Self {
+        let mut statements = statements.into_iter();
+        let mut all = statements.next().unwrap_or_else(|| Self::new(""));
+        let mut last = std::mem::take(&mut all.sql).into_owned();
+        let mut others = Vec::new();
+        for next in statements {
+            others.push(format!("w{} AS ({last})", others.len()));
+            last = renumbered(&next.sql, all.types.len());
             all.types.extend(next.types);
             all.values.extend(next.values);
         }
-        Some(Self { sql: sql.into(), ..all })
+        let with = if others.is_empty() { "" } else { "WITH " };
+        Self { sql: format!("{with}{} {last}", others.join(", ")).into(), is_empty: false, ..all }
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_empty
     }
 
     /// A parameter of this type.
@@ -51,6 +54,17 @@ impl<'a> Columns<'a> {
         self.types.push(of);
         self.values.push(Box::new(value));
         self
+    }
+
+    /// A column.
+    fn array<T: ToSql + Sync + Send + 'a>(
+        mut self,
+        of: Type,
+        values: impl IntoIterator<Item = T>,
+    ) -> Self {
+        let values: Vec<T> = values.into_iter().collect();
+        self.is_empty = values.is_empty();
+        self.value(of, values)
     }
 
     /// A sequence, a version or a size.
@@ -63,7 +77,7 @@ impl<'a> Columns<'a> {
     }
 
     pub(super) fn texts<T: Text<'a>>(self, texts: impl IntoIterator<Item = T>) -> Self {
-        self.value(Type::TEXT_ARRAY, texts.into_iter().map(T::text).collect::<Vec<_>>())
+        self.array(Type::TEXT_ARRAY, texts.into_iter().map(T::text))
     }
 
     /// Sequences, versions and sizes.
@@ -75,7 +89,7 @@ impl<'a> Columns<'a> {
         self,
         numbers: impl IntoIterator<Item = T>,
     ) -> Self {
-        self.value(Type::INT8_ARRAY, numbers.into_iter().collect::<Vec<T>>())
+        self.array(Type::INT8_ARRAY, numbers)
     }
 
     /// Two columns: seconds and nanoseconds.
@@ -85,18 +99,16 @@ impl<'a> Columns<'a> {
 
     /// As [`Columns::times`].
     pub(super) fn optional_times(self, times: impl Iterator<Item = Option<Time>> + Clone) -> Self {
-        let nanos: Vec<_> = times.clone().map(|time| time.map(super::row::nanos)).collect();
-        self.signed(times.map(|time| time.map(Time::secs))).value(Type::INT4_ARRAY, nanos)
+        let nanos = times.clone().map(|time| time.map(super::row::nanos));
+        self.signed(times.map(|time| time.map(Time::secs))).array(Type::INT4_ARRAY, nanos)
     }
 
     pub(super) fn fingerprints(self, fingerprints: impl Iterator<Item = Fingerprint>) -> Self {
-        let bytes: Vec<_> = fingerprints.map(|it| it.0.to_le_bytes().to_vec()).collect();
-        self.value(Type::BYTEA_ARRAY, bytes)
+        self.array(Type::BYTEA_ARRAY, fingerprints.map(|it| it.0.to_le_bytes().to_vec()))
     }
 
     pub(super) fn trace_ids(self, ids: impl Iterator<Item = Option<TraceId>>) -> Self {
-        let bytes: Vec<_> = ids.map(|id| id.map(|id| id.to_bytes().to_vec())).collect();
-        self.value(Type::BYTEA_ARRAY, bytes)
+        self.array(Type::BYTEA_ARRAY, ids.map(|id| id.map(|id| id.to_bytes().to_vec())))
     }
 
     /// Three columns: application, user, incarnation.
@@ -187,13 +199,19 @@ mod tests {
     fn statements_together_keep_their_parameters() {
         let one = || Columns::new("DELETE FROM a WHERE b = $1 AND c = $2").number(1).number(2);
         let other = Columns::insert("d (e, f)", "").numbers([3]).numbers([4]);
-        let all = Columns::together(vec![one(), other, one()]).unwrap();
-        let sql = "WITH w AS (DELETE FROM a WHERE b = $1 AND c = $2), \
-            w2 AS (INSERT INTO d (e, f) SELECT unnest($3) AS e, unnest($4) AS f ) \
+        let all = Columns::together(vec![one(), other, one()]);
+        let sql = "WITH w0 AS (DELETE FROM a WHERE b = $1 AND c = $2), \
+            w1 AS (INSERT INTO d (e, f) SELECT unnest($3) AS e, unnest($4) AS f ) \
             DELETE FROM a WHERE b = $5 AND c = $6";
         assert_eq!(all.sql, sql);
         assert_eq!((all.types.len(), all.values.len()), (6, 6));
-        assert_eq!(Columns::together(vec![one()]).unwrap().sql, one().sql);
-        assert!(Columns::together(Vec::new()).is_none());
+        assert_eq!(Columns::together(vec![one()]).sql.trim(), one().sql);
+    }
+
+    #[test]
+    fn columns_without_rows_are_nothing_to_do() {
+        assert!(Columns::insert("d (e)", "").numbers([]).is_empty());
+        assert!(!Columns::insert("d (e)", "").numbers([1]).is_empty());
+        assert!(!Columns::new("DELETE FROM a").is_empty());
     }
 }

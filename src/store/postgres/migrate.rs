@@ -1,6 +1,7 @@
 //! Numbered migrations: whoever comes first applies them while the others wait.
 //!
-//! A release that changes the tables adds a step to `MIGRATIONS`. Replicas of the release before run beside it for a while, so a step
+//! A database has the version of its tables and the hash of the statements that made them. Another hash is refused: a build between two
+//! releases wrote it. A release that changes the tables adds a step to `MIGRATIONS`. Replicas of the release before run beside it for a while, so a step
 //! leaves what they read and write.
 
 use tokio_postgres::error::SqlState;
@@ -11,7 +12,7 @@ use super::{
     open_error::OpenError,
     prelude::*,
     row::number,
-    schema::{META, Migration},
+    schema::{META, Migration, layout},
 };
 
 /// Times that the table of the version is made, while others make it at the same moment.
@@ -20,8 +21,13 @@ const ATTEMPTS: usize = 10;
 /// A step that waits for a table holds up the calls of all replicas that want this table after it.
 const LOCK_WAIT: &str = "SET LOCAL lock_timeout = '2s'";
 
-/// The version of a database's tables, with the identity of its store; `None`: it has no tables.
-type Present = Option<(i32, StoreId)>;
+/// What a database says of its tables.
+struct Present {
+    /// 0: there are none yet.
+    version: i32,
+    layout: String,
+    id: StoreId,
+}
 
 /// Brings the tables to the newest version. An empty database gets this identity. Returns the identity.
 pub(super) async fn migrate(
@@ -31,13 +37,13 @@ pub(super) async fn migrate(
 ) -> Result<StoreId, OpenError> {
     make_meta(connection).await?;
     connection.begin().await?;
-    let insert = "INSERT INTO meta (id, schema_version, store_id, next_id) VALUES (1, 0, $1, 1)
-        ON CONFLICT (id) DO NOTHING";
-    connection.run(insert, &[(&&new_id.0[..], Type::BYTEA)]).await?;
+    let insert = "INSERT INTO meta (id, schema_version, layout, store_id, next_id)
+        VALUES (1, 0, '', $1, 1) ON CONFLICT (id) DO NOTHING";
+    connection.all(insert, &[(&&new_id.0[..], Type::BYTEA)]).await?;
     // Whoever comes second waits here.
     let present = present(connection, " FOR UPDATE").await?;
-    let (version, id) = present.unwrap_or((0, new_id));
-    let applied = apply(connection, migrations, version).await;
+    let id = present.as_ref().map_or(new_id, |present| present.id);
+    let applied = apply(connection, migrations, present).await;
     match applied {
         Ok(steps) => {
             connection.commit().await?;
@@ -62,8 +68,8 @@ pub(super) async fn try_out(
     if !has_meta(connection).await? {
         connection.batch(META).await?;
     }
-    let version = present(connection, "").await?.map_or(0, |(version, _)| version);
-    let applied = apply(connection, migrations, version).await;
+    let present = present(connection, "").await?;
+    let applied = apply(connection, migrations, present).await;
     connection.roll_back().await?;
     Ok(applied?.iter().map(|step| step.title).collect())
 }
@@ -96,38 +102,41 @@ fn is_made_elsewhere(error: &Fault) -> bool {
     error.code().is_some_and(|code| made.contains(code))
 }
 
-async fn present(connection: &Connection, lock: &str) -> Result<Present, OpenError> {
-    let sql = format!("SELECT schema_version, store_id FROM meta WHERE id = 1{lock}");
+async fn present(connection: &Connection, lock: &str) -> Result<Option<Present>, OpenError> {
+    let sql = format!("SELECT schema_version, layout, store_id FROM meta WHERE id = 1{lock}");
     let Some(row) = connection.one(&sql, &[]).await? else { return Ok(None) };
-    let id = <[u8; 16]>::try_from(row.try_get::<&[u8]>(1)?).map_err(|_| OpenError::Foreign)?;
-    Ok(Some((row.try_get(0)?, StoreId(id))))
+    let id = row.try_get::<&[u8]>(2)?.try_into().map_err(|_| OpenError::OtherLayout)?;
+    Ok(Some(Present { version: row.try_get(0)?, layout: row.try_get(1)?, id: StoreId(id) }))
 }
 
-/// Applies the steps behind a version.
+/// Applies the steps behind those that a database has.
 async fn apply<'m>(
     connection: &Connection,
     migrations: &'m [Migration],
-    version: i32,
+    present: Option<Present>,
 ) -> Result<&'m [Migration], OpenError> {
     let newest = migrations.last().map_or(0, |step| step.version);
+    let version = present.as_ref().map_or(0, |present| present.version);
     if version > newest {
         return Err(OpenError::Newer { version, newest });
     }
-    let first = migrations.first().map_or(0, |step| step.version);
-    if version > 0 && version < first {
-        return Err(OpenError::Unreleased { version });
-    }
     let applied = migrations.iter().take_while(|step| step.version <= version).count();
-    let steps = &migrations[applied..];
+    let (applied, steps) = migrations.split_at(applied);
+    if present.is_some_and(|it| version > 0 && it.layout != layout(applied)) {
+        return Err(OpenError::OtherLayout);
+    }
     if !steps.is_empty() {
         connection.batch(LOCK_WAIT).await?;
     }
     for Migration { version, sql, .. } in steps {
         let failed =
-            |error: Fault| OpenError::Migration { version: *version, cause: Cause::new(error).0 };
+            |fault: Fault| OpenError::Migration { version: *version, cause: Cause::new(fault).0 };
         connection.batch(sql).await.map_err(failed)?;
-        let set = "UPDATE meta SET schema_version = $1 WHERE id = 1";
-        connection.run(set, &[(version, Type::INT4)]).await.map_err(failed)?;
+    }
+    if !steps.is_empty() {
+        let set = "UPDATE meta SET schema_version = $1, layout = $2 WHERE id = 1";
+        let values = [(&newest as _, Type::INT4), (&layout(migrations) as _, Type::TEXT)];
+        connection.all(set, &values).await?;
     }
     Ok(steps)
 }

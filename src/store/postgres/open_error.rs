@@ -1,5 +1,7 @@
 //! Why a database cannot be opened: whole sentences that say what to do.
 
+use tokio_postgres::error::SqlState;
+
 use super::{connect::address::AddressError, prelude::*};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,13 +11,9 @@ pub enum OpenError {
     )]
     Newer { version: i32, newest: i32 },
     #[error(
-        "The database has version {version}, from a build before the first release, and cannot be migrated. Use another database or schema; `sessiond export` of that build saves its sessions."
+        "The tables of the database are not this build's: their table 'meta' is another program's, or of a build that was not released. Use another database, or give the role a schema of its own by `ALTER ROLE … SET search_path`. `sessiond export` of the build that made them saves its sessions."
     )]
-    Unreleased { version: i32 },
-    #[error(
-        "The database has a table 'meta' that sessiond did not make. Choose another database, or give the role a schema of its own by `ALTER ROLE … SET search_path`."
-    )]
-    Foreign,
+    OtherLayout,
     #[error(
         "The migration of the database to version {version} failed ({cause}), and the database is unchanged. Use the earlier sessiond, and report this."
     )]
@@ -41,6 +39,9 @@ pub enum OpenError {
 
 impl From<Fault> for OpenError {
     fn from(fault: Fault) -> Self {
+        if fault.code() == Some(&SqlState::UNDEFINED_COLUMN) {
+            return Self::OtherLayout;
+        }
         let cause = Cause::new(fault).0;
         // The driver has no other sign of it.
         match cause.contains("server does not support TLS") {

@@ -1,8 +1,8 @@
 //! The tables, in SQL that distributed engines accept too.
 //!
-//! * Every table that grows is led by `(app_name, user_id)`, so that an engine can place rows by them. Three narrow look-up tables are
-//!   not: `session_name` finds sessions by their bare id, `session_expiry` those that expire, `session_list` lists across users. Two
-//!   indexes are not either: `event_of_id` and `tombstone_lease`.
+//! * Every table that grows is led by `(app_name, user_id)`, so that an engine can place rows by them. A narrow look-up table is not:
+//!   `session_list` lists across users. Four indexes are not either: `session_name` finds sessions by their bare id, `session_expiry`
+//!   those that expire, `event_of_id` an event, and `tombstone_lease` what a sweep removes.
 //! * A *node* is what has state: an application (its user is `''`), a user, or a session. `incarnation` is the session's number, and 0
 //!   for applications and users. Numbers come from `meta.next_id`, in blocks, and are never used again.
 //! * JSON is text, times are seconds and nanoseconds, and text compares by bytes.
@@ -10,6 +10,7 @@
 //!   (`scope`), each in the order of their names. Every other row is written under these locks.
 
 use super::prelude::*;
+use crate::store::layout::layout_hash;
 
 /// One step, from a version to the next.
 #[derive(Clone, Copy)]
@@ -22,10 +23,14 @@ pub(super) struct Migration {
 
 /// Every step since the empty database, in order. A step leaves what earlier programs read and write, because they run beside this one
 /// during an upgrade.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    // Versions 1 and 2 were never released.
-    Migration { version: 3, title: "create the tables", sql: TABLES },
-];
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, title: "create the tables", sql: TABLES }];
+
+/// The hash of the tables that steps make, which the database keeps beside their version.
+pub(super) fn layout(steps: &[Migration]) -> String {
+    let steps = steps.iter().map(|step| step.sql);
+    layout_hash(&[META].into_iter().chain(steps).collect::<Vec<_>>().join(";"))
+}
 
 /// `tombstone.lease_secs` of rows that may be removed at once.
 pub(super) const PURGED: i64 = i64::MIN;
@@ -38,6 +43,7 @@ pub(super) const META: &str = "
 CREATE TABLE IF NOT EXISTS meta (
     id INTEGER PRIMARY KEY,
     schema_version INTEGER NOT NULL,
+    layout TEXT NOT NULL,
     store_id BYTEA NOT NULL,
     next_id BIGINT NOT NULL,
     -- Greater than every version of the applications and users that were removed.
@@ -85,6 +91,8 @@ CREATE TABLE session (
     fork_session TEXT, fork_sequence BIGINT,
     PRIMARY KEY (app_name, user_id, session_id)
 ) WITH (fillfactor = 70);
+CREATE INDEX session_name ON session (session_id, app_name, user_id);
+CREATE INDEX session_expiry ON session (expire_secs, expire_nanos);
 
 -- In whole seconds: the session's row has the rest of the time, so that further events of one second change nothing here.
 CREATE TABLE session_list (
@@ -95,19 +103,6 @@ CREATE TABLE session_list (
 );
 CREATE INDEX session_list_of_user
     ON session_list (app_name, user_id, last_event_secs, session_id);
-
-CREATE TABLE session_name (
-    session_id TEXT COLLATE "C" NOT NULL,
-    app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (session_id, app_name, user_id)
-);
-
-CREATE TABLE session_expiry (
-    expire_secs BIGINT NOT NULL, expire_nanos INTEGER NOT NULL,
-    app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
-    session_id TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (expire_secs, expire_nanos, app_name, user_id, session_id)
-);
 
 CREATE TABLE event (
     app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,

@@ -1,7 +1,5 @@
 //! Changes behind a position, for watches, and the changes of a key.
 
-use rusqlite::OptionalExtension;
-
 use super::{connection::Tables, log::Log, prelude::*, row, snapshot::CHANGES};
 use crate::{
     domain::delta::changes,
@@ -16,7 +14,7 @@ const LAST: Version = i64::MAX.cast_unsigned();
 
 impl Tables {
     /// Reads what happened in a scope after a position.
-    pub(super) fn read_changes(&self, query: &WatchQuery, now: Time) -> Result<WatchPage, Error> {
+    pub(super) fn read_changes(&self, query: &WatchQuery, now: Time) -> Result<WatchPage> {
         let WatchQuery { scope, position, max_items, max_bytes } = query;
         let (nodes, found) = self.visible_from(scope, now)?;
         let (_, bases) = self.versions_and_bases([nodes[0], nodes[1], None])?;
@@ -46,7 +44,7 @@ impl Tables {
                         page.events.push(event);
                         page.position.sequence = sequence;
                     }
-                    Ok::<_, Error>(fits)
+                    Ok(fits)
                 })?;
             }
         }
@@ -62,14 +60,14 @@ impl Tables {
         Ok(page)
     }
 
-    /// Puts changes of a wider scope on the page; whether all are there.
+    /// Puts changes of a shared scope on the page; whether all are there.
     fn scope_changes_after(
         &self,
         log: Log,
         own: Option<NodeId>,
         page: &mut WatchPage,
         budget: &mut Budget,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let (versions, Bases(bases)) = (&mut page.position.versions, page.bases);
         let (at, base) = match log.kind {
             ScopeKind::Application => (&mut versions.application, bases.application),
@@ -79,10 +77,8 @@ impl Tables {
             return Ok(true);
         }
         let mut rows_left = PAGE_SCANNED;
-        let mut newest = self.prepare(
-            "SELECT version FROM state WHERE node = ?1 AND name = ?2
-             UNION ALL SELECT version FROM removed WHERE node = ?1 AND name = ?2",
-        )?;
+        let newest = "SELECT version FROM state WHERE node = ?1 AND name = ?2
+            UNION ALL SELECT version FROM removed WHERE node = ?1 AND name = ?2";
         let columns = format!("{}, {CHANGES}, commit_secs, commit_nanos, source", log.version());
         let after = (*at).max(base).min(LAST);
         self.each_row(log, &columns, (after, LAST), false, |row| {
@@ -97,8 +93,7 @@ impl Tables {
                 // The keys that nothing has changed since. Each is looked up, which counts as a row.
                 for (key, value) in row::changes(row, 1)?.results() {
                     rows_left = rows_left.saturating_sub(1);
-                    let last = newest.query_row((log.node, key.name()), |row| row.get(0));
-                    if last.optional()? == Some(version) {
+                    if self.value(newest, (log.node, key.name()))? == Some(version) {
                         kept.push((key, value));
                     }
                 }
@@ -121,7 +116,7 @@ impl Tables {
         &self,
         query: &KeyChangeQuery,
         now: Time,
-    ) -> Result<KeyChangePage, Error> {
+    ) -> Result<KeyChangePage> {
         let KeyChangeQuery { scope, key, before, max_items, max_bytes } = query;
         let (nodes, found) = self.visible_from(scope, now)?;
         let own = found.filter(|_| key.scope() == Some(ScopeKind::Session));
@@ -167,7 +162,7 @@ impl Tables {
                     _ => source_of(row, scope)?,
                 };
                 let (author, commit_time) = (row.get(3)?, row::time(row, 4)?);
-                Ok::<_, Error>(put(KeyChange { version, value, commit_time, author, source }))
+                Ok(put(KeyChange { version, value, commit_time, author, source }))
             })?;
             left = earlier.map(|(_, version)| version).filter(|_| is_whole);
         }

@@ -11,7 +11,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -21,9 +21,10 @@ use rusqlite::{config::DbConfig, ffi::SQLITE_IOERR_FSYNC};
 use tracing::{error, warn};
 
 use super::{
-    connection::{LOCK_WAIT, Tables},
+    connection::{LOCK_WAIT, Tables, driver},
     file::SqliteOptions,
     lock::FileLock,
+    minute::OnceAMinute,
 };
 use crate::{
     metrics::{CheckpointThread, SqliteMetrics},
@@ -36,21 +37,11 @@ const PAGE_BYTES: u64 = 4096 + 24;
 /// Pages in the WAL at which a checkpoint begins: 16 MiB. Pages that are written again and again are moved once.
 const BEGIN_PAGES: u32 = 4_000;
 
-/// Pages that the writer moves itself: a few milliseconds. Above, the checkpointer goes another round.
-const REST_PAGES: u32 = 500;
-
-/// Rounds of the checkpointer before the writer moves the rest, however much it is: where commits never pause, the rest of a round
-/// is as long as the round took, and further rounds gain nothing.
-const ROUNDS: u32 = 3;
-
 /// Pages in the WAL at which the writer waits for the checkpointer and then moves everything: 256 MiB.
 const MAX_PAGES: u32 = 64_000;
 
 /// How long the writer waits for the readers of a WAL, while writes wait: longer than most reads take.
 const READER_WAIT: Duration = Duration::from_millis(50);
-
-/// Seconds between two messages about a reader that needs a long WAL, and about checkpoints that fail.
-const REPORT_SECS: u64 = 60;
 
 /// What the writer knows of the WAL, and its checkpointer.
 pub(super) struct Checkpoints {
@@ -58,36 +49,30 @@ pub(super) struct Checkpoints {
     has_checkpointer: bool,
     /// The checkpointer, while it works.
     round: Option<JoinHandle<()>>,
-    /// Rounds since the WAL began.
-    rounds: u32,
     /// Pages of this WAL that the writer has moved, or tried to: a reader may keep the WAL from being begun anew.
     tried: u32,
     /// [`MAX_PAGES`]; tests take fewer.
     pub(super) max_pages: u32,
-    clock: Arc<dyn Clock>,
-    /// When the server's log last told about a reader, in seconds.
-    reported: Option<i64>,
+    /// Messages about a reader that needs a long WAL.
+    told: OnceAMinute,
 }
 
 impl Checkpoints {
     pub(super) fn new(file: Arc<FileLock>, options: &SqliteOptions) -> Self {
-        let metrics = options.metrics.sqlite().clone();
         let wal = Wal {
             file,
-            metrics,
+            metrics: options.metrics.sqlite().clone(),
+            clock: Arc::clone(&options.clock),
             moved_pages: Arc::default(),
-            failures: Arc::new(Failures::new(Arc::clone(&options.clock))),
+            failures: Arc::default(),
         };
-        let has_checkpointer = options.checkpointer;
         Self {
             wal,
-            has_checkpointer,
+            has_checkpointer: options.checkpointer,
             round: None,
-            rounds: 0,
             tried: 0,
             max_pages: MAX_PAGES,
-            clock: Arc::clone(&options.clock),
-            reported: None,
+            told: OnceAMinute::default(),
         }
     }
 
@@ -101,27 +86,18 @@ impl Checkpoints {
         }
         self.wal.committed(pages);
         let is_long = pages >= self.max_pages;
-        let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) else {
-            if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
-                self.rounds = 0;
-                if self.has_checkpointer {
-                    self.begin_round(pages);
-                } else {
-                    self.at_once(tables);
-                }
+        if let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) {
+            join(round);
+            self.tried = pages;
+            match is_long {
+                true => self.restart(tables),
+                false => drop(self.wal.checkpoint(CheckpointThread::Writer, "PASSIVE", tables)),
             }
-            return;
-        };
-        join(round);
-        let Moved { pages, moved, .. } = self.wal.execute("NOOP", tables).unwrap_or_default();
-        if pages.saturating_sub(moved) > REST_PAGES && self.rounds < ROUNDS && !is_long {
-            return self.begin_round(pages);
-        }
-        self.tried = pages;
-        if is_long {
-            self.restart(tables);
-        } else {
-            self.wal.checkpoint(CheckpointThread::Writer, "PASSIVE", tables);
+        } else if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
+            match self.has_checkpointer {
+                true => self.begin_round(pages),
+                false => self.at_once(tables),
+            }
         }
     }
 
@@ -129,10 +105,7 @@ impl Checkpoints {
     fn restart(&mut self, tables: &Tables) {
         let restart = || self.wal.checkpoint(CheckpointThread::Writer, "RESTART", tables);
         let Moved { is_whole, pages, .. } = briefly(tables, restart).unwrap_or_default();
-        let now = self.clock.now().secs();
-        let is_due = self.reported.is_none_or(|at| now.abs_diff(at) >= REPORT_SECS);
-        if pages > 0 && !is_whole && is_due {
-            self.reported = Some(now);
+        if pages > 0 && !is_whole && self.told.begin(self.wal.clock.now()) {
             warn!(
                 bytes = u64::from(pages) * PAGE_BYTES,
                 path = %self.wal.file.path.display(),
@@ -152,21 +125,22 @@ impl Checkpoints {
     pub(super) fn empty(&mut self, tables: &Tables) -> bool {
         self.round.take().into_iter().for_each(join);
         let done = briefly(tables, || self.wal.execute("TRUNCATE", tables)).ok().flatten();
-        let emptied = done.is_some_and(|moved| moved.is_whole);
-        if emptied {
+        let is_empty = done.is_some_and(|done| done.is_whole);
+        if is_empty {
             self.tried = 0;
-            self.wal.moved(0, 0);
         }
-        emptied
+        is_empty
     }
 
     fn begin_round(&mut self, pages: u32) {
-        self.rounds += 1;
         let wal = self.wal.clone();
-        let work = move || match wal.file.connect().and_then(|it| Ok(Tables::writer(it)?)) {
-            Ok(tables) => drop(wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables)),
-            Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
-        };
+        let work =
+            move || match wal.file.connect().and_then(|it| Tables::writer(it).map_err(driver)) {
+                Ok(tables) => {
+                    drop(wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables))
+                }
+                Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
+            };
         let thread = thread::Builder::new().name("sqlite-checkpoint".into());
         match thread.spawn(work) {
             Ok(round) => self.round = Some(round),
@@ -190,39 +164,16 @@ impl Checkpoints {
     }
 }
 
-/// The WAL, and its length as metrics.
+/// The WAL, as both threads see it.
 #[derive(Clone)]
 struct Wal {
     file: Arc<FileLock>,
     metrics: SqliteMetrics,
-    /// Pages of this WAL that are in the database.
-    moved_pages: Arc<AtomicU32>,
-    failures: Arc<Failures>,
-}
-
-/// Checkpoints that failed, of both threads. A full disk fails each of them, and the log tells it once a minute.
-struct Failures {
     clock: Arc<dyn Clock>,
-    /// Since the log last told about them.
-    count: AtomicU64,
-    /// When that was, in seconds.
-    reported: AtomicI64,
-}
-
-impl Failures {
-    fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, count: AtomicU64::new(0), reported: AtomicI64::new(i64::MIN) }
-    }
-
-    fn add(&self, error: &rusqlite::Error, how: &str) {
-        let failures = self.count.fetch_add(1, Relaxed) + 1;
-        let (now, reported) = (self.clock.now().secs(), self.reported.load(Relaxed));
-        let is_due = now.abs_diff(reported) >= REPORT_SECS;
-        if is_due && self.reported.compare_exchange(reported, now, Relaxed, Relaxed).is_ok() {
-            self.count.store(0, Relaxed);
-            warn!(%error, how, failures, "a checkpoint failed");
-        }
-    }
+    /// Pages of this WAL that are in the database, as a metric.
+    moved_pages: Arc<AtomicU32>,
+    /// Checkpoints that failed since the log last told about them: a full disk fails each.
+    failures: Arc<(AtomicU64, OnceAMinute)>,
 }
 
 /// What a checkpoint did.
@@ -239,9 +190,6 @@ struct Moved {
 impl Wal {
     /// Moves pages. Returns nothing moved if it failed.
     fn checkpoint(&self, thread: CheckpointThread, how: &str, tables: &Tables) -> Moved {
-        if self.file.has_flush_failed() {
-            return Moved::default();
-        }
         let duration = self.metrics.checkpoint(thread);
         let done = duration.observe_closure_duration(|| {
             let done = self.execute(how, tables)?;
@@ -250,9 +198,7 @@ impl Wal {
             }
             Some(done)
         });
-        let Some(done) = done else { return Moved::default() };
-        self.moved(done.pages, done.moved);
-        done
+        done.unwrap_or_default()
     }
 
     /// `None`: it failed. The WAL keeps what it has.
@@ -261,19 +207,30 @@ impl Wal {
             return None;
         }
         let pragma = format!("PRAGMA wal_checkpoint({how})");
-        let done = tables.one(&pragma, (), |row| {
+        let done = tables.0.query_row(&pragma, (), |row| {
             // -1 while another program checkpoints.
             let pages = |count: i64| u32::try_from(count).unwrap_or(0);
             let (pages, moved) = (pages(row.get(1)?), pages(row.get(2)?));
             Ok(Moved { is_whole: !row.get(0)?, pages, moved })
         });
-        done.unwrap_or_else(|error| {
-            match error.sqlite_error().map(|failure| failure.extended_code) {
-                Some(SQLITE_IOERR_FSYNC) => self.give_up(&error),
-                _ => self.failures.add(&error, how),
+        match &done {
+            Ok(done) => {
+                self.moved_pages.store(done.moved, Relaxed);
+                self.committed(done.pages);
             }
-            None
-        })
+            Err(error) if is_failed_flush(error) => self.give_up(error),
+            Err(error) => self.failed(error, how),
+        }
+        done.ok()
+    }
+
+    fn failed(&self, error: &rusqlite::Error, how: &str) {
+        let (count, told) = &*self.failures;
+        count.fetch_add(1, Relaxed);
+        if told.begin(self.clock.now()) {
+            let failures = count.swap(0, Relaxed);
+            warn!(%error, how, failures, "a checkpoint failed");
+        }
     }
 
     /// A flush failed.
@@ -287,16 +244,15 @@ impl Wal {
         );
     }
 
-    fn moved(&self, pages: u32, moved: u32) {
-        self.moved_pages.store(moved, Relaxed);
-        self.committed(pages);
-    }
-
     /// The WAL has this many pages.
     fn committed(&self, pages: u32) {
         let moved = self.moved_pages.load(Relaxed);
         self.metrics.set_log(u64::from(pages) * PAGE_BYTES, u64::from(moved) * PAGE_BYTES);
     }
+}
+
+fn is_failed_flush(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|failure| failure.extended_code == SQLITE_IOERR_FSYNC)
 }
 
 /// Does work that waits for readers, with a short wait.

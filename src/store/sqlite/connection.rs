@@ -10,13 +10,12 @@ use std::{
 };
 
 use rusqlite::{
-    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row,
+    CachedStatement, Connection, ErrorCode, OpenFlags, Params,
     config::DbConfig,
     ffi::{
         SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_READ, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHORT_READ,
     },
     hooks::Wal,
-    types::FromSql,
 };
 
 use super::prelude::*;
@@ -37,7 +36,7 @@ const STATEMENTS: usize = 128;
 const OPENING: OpenFlags = OpenFlags::SQLITE_OPEN_NO_MUTEX.union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
 
 /// Opens a file for reading and writing. It is there: whoever opens it has locked it.
-pub(super) fn connect(path: &Path) -> Result<Connection> {
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OPENING;
     Connection::open_with_flags(path, flags)
 }
@@ -48,7 +47,7 @@ pub(super) struct Tables(pub(super) Connection, Arc<AtomicU32>);
 impl Tables {
     /// Durable at every commit, checkpoints between groups, and memory for the inner pages of a large file. Deleted rows are overwritten
     /// in the pages that stay (FAST); pages that become empty leave the file, which costs less than overwriting them as well.
-    pub(super) fn writer(mut connection: Connection) -> Result<Self> {
+    pub(super) fn writer(mut connection: Connection) -> rusqlite::Result<Self> {
         let settings = "PRAGMA journal_mode = WAL;
             PRAGMA synchronous = FULL;
             PRAGMA wal_autocheckpoint = 0;
@@ -68,7 +67,7 @@ impl Tables {
 
     /// A commit empties a reader's page cache, so it is small. The file is not mapped into memory: a page that the disk cannot read
     /// would end the process, and reads took as much CPU time with it.
-    pub(super) fn reader(path: &Path) -> Result<Self> {
+    pub(super) fn reader(path: &Path) -> rusqlite::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OPENING;
         let settings = "PRAGMA query_only = ON;
             PRAGMA temp_store = MEMORY;
@@ -81,7 +80,7 @@ impl Tables {
     }
 
     /// For work on a whole file that no server has open: what is sorted or copied goes to the disk.
-    pub(super) fn checker(connection: Connection) -> Result<Self> {
+    pub(super) fn checker(connection: Connection) -> rusqlite::Result<Self> {
         let settings = "PRAGMA journal_mode = WAL;
             PRAGMA synchronous = FULL;
             PRAGMA temp_store = FILE;
@@ -93,7 +92,7 @@ impl Tables {
     }
 
     /// Plans do not depend on the values of parameters. SQLite would prepare a statement whose plan does again for every execution.
-    fn new(connection: Connection, wal_pages: Arc<AtomicU32>) -> Result<Self> {
+    fn new(connection: Connection, wal_pages: Arc<AtomicU32>) -> rusqlite::Result<Self> {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(Self(connection, wal_pages))
@@ -105,7 +104,7 @@ impl Tables {
     }
 
     /// A statement, which the connection keeps prepared.
-    pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>> {
+    pub(super) fn prepare(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
         #[cfg(test)]
         super::tests::plans::check(&self.0, sql);
         self.0.prepare_cached(sql)
@@ -113,26 +112,24 @@ impl Tables {
 
     /// Executes a statement. The number of rows that it changed.
     pub(super) fn run(&self, sql: &str, parameters: impl Params) -> Result<usize> {
-        self.prepare(sql)?.execute(parameters)
+        self.prepare(sql).and_then(|mut it| it.execute(parameters)).map_err(driver)
     }
 
-    /// The first row of a query.
-    pub(super) fn one<T>(
+    /// Goes through the rows of a query until `take` refuses one. Returns whether it took all.
+    pub(super) fn each(
         &self,
         sql: &str,
         parameters: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Result<T>,
-    ) -> Result<Option<T>> {
-        self.prepare(sql)?.query_row(parameters, read).optional()
-    }
-
-    /// The first column of the first row.
-    pub(super) fn value<T: FromSql>(
-        &self,
-        sql: &str,
-        parameters: impl Params,
-    ) -> Result<Option<T>> {
-        self.one(sql, parameters, |row| row.get(0))
+        mut take: impl FnMut(&Row<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut statement = self.prepare(sql).map_err(driver)?;
+        let mut rows = statement.query(parameters).map_err(driver)?;
+        while let Some(row) = rows.next().map_err(driver)? {
+            if !take(&Row(row))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Every row of a query.
@@ -140,33 +137,40 @@ impl Tables {
         &self,
         sql: &str,
         parameters: impl Params,
-        read: impl FnMut(&Row<'_>) -> Result<T>,
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        self.prepare(sql)?.query_map(parameters, read)?.collect()
+        let mut all = Vec::new();
+        self.each(sql, parameters, |row| {
+            all.push(read(row)?);
+            Ok(true)
+        })?;
+        Ok(all)
     }
 
-    /// Goes through the rows of a query until `take` refuses one. Returns whether it took all.
-    pub(super) fn each<E: From<rusqlite::Error>>(
+    /// The first row of a query.
+    pub(super) fn one<T>(
         &self,
         sql: &str,
         parameters: impl Params,
-        mut take: impl FnMut(&Row<'_>) -> Result<bool, E>,
-    ) -> Result<bool, E> {
-        let mut statement = self.prepare(sql)?;
-        let mut rows = statement.query(parameters)?;
-        while let Some(row) = rows.next()? {
-            if !take(row)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut one = None;
+        self.each(sql, parameters, |row| {
+            one = Some(read(row)?);
+            Ok(false)
+        })?;
+        Ok(one)
+    }
+
+    /// The first column of the first row.
+    pub(super) fn value<T: Column>(&self, sql: &str, parameters: impl Params) -> Result<Option<T>> {
+        self.one(sql, parameters, |row| row.get(0))
     }
 
     /// Gives some pages that nothing uses back to the file system.
-    pub(super) fn free_pages(&self) -> Result<(), Error> {
+    pub(super) fn free_pages(&self) -> Result<()> {
         let pragma = format!("PRAGMA incremental_vacuum({FREED_PAGES})");
-        self.each(&pragma, (), |_| Ok::<_, Error>(true))?;
-        Ok(())
+        self.each(&pragma, (), |_| Ok(true)).map(drop)
     }
 
     /// The last position of a piece of rows of `position, bytes`, which ends when it has enough bytes.
@@ -179,8 +183,8 @@ impl Tables {
         let (mut end, mut bytes) = (None, 0);
         self.each(sql, parameters, |row| {
             end = Some(row.get(0)?);
-            bytes += row.get::<_, usize>(1)?;
-            Ok::<_, rusqlite::Error>(bytes < max_bytes)
+            bytes += row.get::<usize>(1)?;
+            Ok(bytes < max_bytes)
         })?;
         Ok(end)
     }
@@ -192,29 +196,27 @@ pub(super) fn is_disk_full(error: &rusqlite::Error) -> bool {
     failure.code == ErrorCode::DiskFull || failure.extended_code == SQLITE_IOERR_SHMSIZE
 }
 
-/// Nothing of the driver leaves this folder. Its message is kept as the cause, for the log.
-impl From<rusqlite::Error> for Error {
-    #[cold]
-    fn from(error: rusqlite::Error) -> Self {
-        use rusqlite::Error as Driver;
-        match error {
-            Driver::SqliteFailure(failure, _) => match failure.code {
-                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-                    Self::damaged(Damage::Pages, error)
-                }
-                // A bad sector, or a file that is shorter than it says.
-                _ if UNREADABLE.contains(&failure.extended_code) => {
-                    Self::damaged(Damage::Pages, error)
-                }
-                _ if is_disk_full(&error) => Self::DiskFull,
-                _ => Self::StoreUnavailable(Cause::new(error)),
-            },
-            // A row does not hold what this program writes.
-            Driver::FromSqlConversionFailure(..)
-            | Driver::IntegralValueOutOfRange(..)
-            | Driver::InvalidColumnType(..)
-            | Driver::Utf8Error(..) => Self::damaged(Damage::Row, error),
-            _ => Self::internal(error),
-        }
+/// The domain's error for one of the driver. Its message is kept as the cause, for the log.
+#[cold]
+pub(super) fn driver(error: rusqlite::Error) -> Error {
+    use rusqlite::Error as Driver;
+    match error {
+        Driver::SqliteFailure(failure, _) => match failure.code {
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+                Error::damaged(Damage::Pages, error)
+            }
+            // A bad sector, or a file that is shorter than it says.
+            _ if UNREADABLE.contains(&failure.extended_code) => {
+                Error::damaged(Damage::Pages, error)
+            }
+            _ if is_disk_full(&error) => Error::DiskFull,
+            _ => Error::StoreUnavailable(Cause::new(error)),
+        },
+        // A row does not hold what this program writes.
+        Driver::FromSqlConversionFailure(..)
+        | Driver::IntegralValueOutOfRange(..)
+        | Driver::InvalidColumnType(..)
+        | Driver::Utf8Error(..) => Error::damaged(Damage::Row, error),
+        _ => Error::internal(error),
     }
 }

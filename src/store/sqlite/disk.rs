@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 use super::{
     file::{beside, create_like},
     lock::FileLock,
+    minute::OnceAMinute,
     prelude::*,
 };
 use crate::{
@@ -37,9 +38,6 @@ const SMALL_RESERVE_BYTES: u64 = 256 << 10;
 /// Seconds between two attempts to find space.
 const ATTEMPT_SECS: u64 = 1;
 
-/// Seconds between two messages in the log.
-const REPORT_SECS: u64 = 60;
-
 /// The disk of a store, and the reserve.
 pub(super) struct Disk {
     pub(super) file: Arc<FileLock>,
@@ -47,9 +45,10 @@ pub(super) struct Disk {
     /// Bytes of the reserve. The disk is full until as many are free.
     bytes: u64,
     is_full: bool,
-    /// When space was last looked for, and when the log last told about it, in seconds.
+    /// When space was last looked for, in seconds.
     attempted: i64,
-    reported: Option<i64>,
+    /// Messages in the log.
+    told: OnceAMinute,
     /// Writes refused since the disk is full.
     refused: u64,
 }
@@ -69,9 +68,8 @@ impl Disk {
     /// space.
     pub(super) fn new(file: Arc<FileLock>, is_full: bool) -> Self {
         let reserve = reserve_of(&file.path);
-        let (attempted, reported, refused) = (i64::MIN, None, 0);
-        let mut disk =
-            Self { file, reserve, bytes: RESERVE_BYTES, is_full, attempted, reported, refused };
+        let (bytes, attempted, told) = (RESERVE_BYTES, i64::MIN, OnceAMinute::default());
+        let mut disk = Self { file, reserve, bytes, is_full, attempted, told, refused: 0 };
         match fs::metadata(&disk.reserve) {
             Ok(found) if found.len() >= SMALL_RESERVE_BYTES => disk.bytes = found.len(),
             _ if is_full => disk.become_full(0),
@@ -104,7 +102,7 @@ impl Disk {
         if group.iter().any(|it| matches!(it.request, Request::Delete(_))) {
             self.give_up();
         }
-        self.report(now.secs());
+        self.report(now);
     }
 
     /// Learns that a group failed. Returns whether that was for lack of space.
@@ -122,7 +120,7 @@ impl Disk {
             }
             _ => return false,
         }
-        self.report(now.secs());
+        self.report(now);
         true
     }
 
@@ -163,9 +161,8 @@ impl Disk {
         }
     }
 
-    fn report(&mut self, now: i64) {
-        if self.reported.is_none_or(|reported| now.abs_diff(reported) >= REPORT_SECS) {
-            self.reported = Some(now);
+    fn report(&self, now: Time) {
+        if self.told.begin(now) {
             // The write that found the disk full is not counted.
             let refused = (self.refused > 0).then_some(self.refused);
             let needed_bytes = self.bytes;

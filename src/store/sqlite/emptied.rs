@@ -10,18 +10,18 @@ use crate::commit::{Emptied, Needs, SWEPT_SESSIONS, ScopeKey};
 
 impl Writer {
     /// Loads applications and users that may be empty, for a sweep.
-    pub(super) fn load_emptied(&mut self) -> Result<(), Error> {
+    pub(super) fn load_emptied(&mut self) -> Result<()> {
         let sql =
             "SELECT id, app, user FROM emptied CROSS JOIN scope ON id = emptied.scope LIMIT ?1";
         let found: Vec<(NodeId, String, String)> =
-            self.tables.all(sql, [SWEPT_SESSIONS], |row| row.try_into())?;
+            self.tables.all(sql, [SWEPT_SESSIONS], |row| row.all())?;
         for (node, app, user) in found {
             let app = AppName::from_stored(app);
             let (key, is_used, is_named) = match user.as_str() {
                 "" => {
                     let used = "SELECT EXISTS (SELECT 1 FROM session WHERE app_scope = ?1)
                         OR EXISTS (SELECT 1 FROM scope WHERE app = ?2 AND user > '')";
-                    let is_used = self.tables.value(used, (node, &app))?;
+                    let is_used = self.tables.value(used, (node, app.as_str()))?;
                     (ScopeKey::Application(app), is_used, Some(false))
                 }
                 _ => {
@@ -29,7 +29,7 @@ impl Writer {
                     let is_used = self.tables.value(used, [node])?;
                     let named = "SELECT EXISTS (SELECT 1 FROM scope_log WHERE source_user = ?2
                         AND scope = (SELECT id FROM scope WHERE app = ?1 AND user = ''))";
-                    let is_named = self.tables.value(named, (&app, &user))?;
+                    let is_named = self.tables.value(named, (app.as_str(), &user))?;
                     (ScopeKey::User(app, UserId::from_stored(user)), is_used, is_named)
                 }
             };
@@ -44,7 +44,7 @@ impl Writer {
         &self,
         emptied: &BTreeSet<ScopeKey>,
         looked_at: &[ScopeKey],
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let delete = "DELETE FROM emptied
             WHERE scope = (SELECT id FROM scope WHERE app = ?1 AND user = ?2)";
         looked_at.iter().try_for_each(|key| self.tables.run(delete, names(key)).map(drop))?;
@@ -55,7 +55,7 @@ impl Writer {
     }
 
     /// Removes the name of a user from some of the changes of its application.
-    pub(super) fn remove_name(&self, user: &ScopeKey) -> Result<(), Error> {
+    pub(super) fn remove_name(&self, user: &ScopeKey) -> Result<()> {
         let (app, user) = names(user);
         let update = format!(
             "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
@@ -69,14 +69,13 @@ impl Writer {
     }
 
     /// Ends the life of an application or a user at a version. Its log is removed in pieces, as that of a session.
-    pub(super) fn end_scope(&mut self, key: &ScopeKey, version: Version) -> Result<(), Error> {
+    pub(super) fn end_scope(&mut self, key: &ScopeKey, version: Version) -> Result<()> {
         let id = "SELECT id FROM scope WHERE app = ?1 AND user = ?2";
         let Some(node) = self.tables.value::<NodeId>(id, names(key))? else { return Ok(()) };
         self.index_rows(Log { node, kind: key.kind() }, version)?;
         self.unindexed.remove(&node);
         self.tables.run("DELETE FROM emptied WHERE scope = ?1", [node])?;
         self.tables.run("DELETE FROM scope WHERE id = ?1", [node])?;
-        self.tables.run("DELETE FROM state WHERE node = ?1 AND name = 0", [node])?;
         self.put_tombstone(Incarnation(node), PURGED)
     }
 }

@@ -6,7 +6,7 @@ pub(super) use crate::store::search::Search;
 
 impl Search {
     /// Goes on reading, in a snapshot in which the session may be gone. `None`: call again.
-    pub(super) fn resume(&mut self, tables: &Tables) -> Result<Option<EventPage>, Error> {
+    pub(super) fn resume(&mut self, tables: &Tables) -> Result<Option<EventPage>> {
         let exists: Option<u8> =
             tables.value("SELECT 1 FROM session WHERE id = ?1", [self.incarnation.0])?;
         match exists {
@@ -16,7 +16,7 @@ impl Search {
     }
 
     /// Begins to read, in a snapshot that has the session. `None`: [`Self::resume`] goes on.
-    pub(super) fn step(&mut self, tables: &Tables) -> Result<Option<EventPage>, Error> {
+    pub(super) fn step(&mut self, tables: &Tables) -> Result<Option<EventPage>> {
         let log = Log::of_session(self.incarnation);
         let visible = tables.visible(log.node, self.limit)?;
         self.begin(&visible);

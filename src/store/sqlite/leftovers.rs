@@ -35,7 +35,7 @@ impl Leftovers {
         }
     }
 
-    fn clean(&mut self, tables: &Tables, wal: &mut Checkpoints, now: Time) -> Result<(), Error> {
+    fn clean(&mut self, tables: &Tables, wal: &mut Checkpoints, now: Time) -> Result<()> {
         let count = "PRAGMA freelist_count";
         let free = tables.value::<u64>(count, ())?.unwrap_or(0);
         let spare = if self.swept { 0 } else { SPARE_PAGES };

@@ -8,7 +8,10 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Transaction, TransactionBehavior};
 
-use super::{connection::Tables, prelude::*};
+use super::{
+    connection::{Tables, driver},
+    prelude::*,
+};
 
 /// Events after which the list indexes follow. Each list reads the sessions of that many events, which takes about a millisecond.
 pub(super) const UNLISTED_EVENTS: u64 = 1024;
@@ -23,18 +26,18 @@ impl Tables {
 
     /// The sessions that have moved, as a JSON array of their numbers. An event that cannot be read leaves its session where it was, and
     /// other sessions in their lists.
-    pub(super) fn moved(&self) -> Result<String, Error> {
+    pub(super) fn moved(&self) -> Result<String> {
         Ok(self.read_moved()?.0)
     }
 
     /// The same, and whether all events could be read.
-    fn read_moved(&self) -> Result<(String, bool), Error> {
+    fn read_moved(&self) -> Result<(String, bool)> {
         let sql = "SELECT session FROM event
             WHERE id > (SELECT listed_through FROM meta WHERE id = 1)";
         let mut moved = BTreeSet::<NodeId>::new();
         let read = self.each(sql, (), |row| {
             moved.insert(row.get(0)?);
-            Ok::<_, Error>(true)
+            Ok(true)
         });
         let is_whole = match read {
             Ok(_) => true,
@@ -45,35 +48,32 @@ impl Tables {
     }
 
     /// Lets the list indexes follow all events.
-    pub(super) fn follow_events(&self) -> Result<(), Error> {
+    pub(super) fn follow_events(&self) -> Result<()> {
         // Before the transaction, because none can be committed after a damaged page.
         let (moved, is_whole) = self.read_moved()?;
         let last = self.value::<NodeId>("SELECT coalesce(max(id), 0) FROM event", ());
-        let last = match last.map_err(Error::from) {
+        let last = match last {
             Err(Error::Damaged(..)) => None,
             last => last?,
         };
-        let transaction = Transaction::new_unchecked(&self.0, TransactionBehavior::Immediate)?;
-        let follow = "UPDATE session
-            SET listed_secs = head.last_event_secs, listed_nanos = head.last_event_nanos
-            FROM state AS head WHERE head.node = session.id AND head.name = 0
-            AND session.id IN (SELECT value FROM json_each(?1))";
-        if is_whole {
-            self.run(follow, [moved])?;
-        } else {
-            // Looks up each head, so that it reads as few other rows as it can.
-            let last = "(SELECT last_event_secs, last_event_nanos FROM state WHERE node = session.id AND name = 0)";
-            let all = format!(
-                "UPDATE session SET (listed_secs, listed_nanos) = {last}
-                 WHERE (listed_secs, listed_nanos) <> {last}"
-            );
-            self.run(&all, ())?;
-        }
+        let transaction =
+            Transaction::new_unchecked(&self.0, TransactionBehavior::Immediate).map_err(driver)?;
+        let follow =
+            "UPDATE session SET listed_secs = last_event_secs, listed_nanos = last_event_nanos";
+        match is_whole {
+            true => {
+                self.run(&format!("{follow} WHERE id IN (SELECT value FROM json_each(?1))"), [moved])?
+            }
+            false => self.run(
+                &format!("{follow} WHERE (listed_secs, listed_nanos) <> (last_event_secs, last_event_nanos)"),
+                (),
+            )?,
+        };
         // Without it, lists sort in sessions that need not be.
         if let Some(last) = last {
             self.run("UPDATE meta SET listed_through = ?1", [last])?;
         }
-        Ok(transaction.commit()?)
+        transaction.commit().map_err(driver)
     }
 
     /// Keeps new events behind `listed_through` where the last events were removed: their numbers are given out again.

@@ -3,7 +3,7 @@
 use super::{
     log::Log,
     prelude::*,
-    row::{self, Found},
+    row::{self, SessionRecord},
     writer::Writer,
 };
 use crate::{
@@ -26,7 +26,7 @@ const SESSION_BYTES: usize = 512;
 const ADDRESS_BYTES: usize = 256;
 
 impl Writer {
-    pub(super) fn load_needs(&mut self, needs: &Needs<'_>) -> Result<(), Error> {
+    pub(super) fn load_needs(&mut self, needs: &Needs<'_>) -> Result<()> {
         if needs.sweep {
             self.load_sweep()?;
         }
@@ -45,7 +45,7 @@ impl Writer {
     }
 
     /// Loads what the bare ids of a group may mean: a few live sessions for each caller.
-    pub(super) fn load_bare(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
+    pub(super) fn load_bare(&mut self, needs: &[Needs<'_>]) -> Result<()> {
         let now = self.loaded.now;
         for (id, mut callers) in Callers::of(needs, now) {
             let mut found = Vec::new();
@@ -56,7 +56,7 @@ impl Writer {
                 }
                 Ok(!callers.have_enough())
             })?;
-            found.into_iter().try_for_each(|found| self.keep_session(found))?;
+            found.into_iter().try_for_each(|found| self.cache_session(found))?;
             let (addresses, many) = callers.addresses();
             self.loaded.bare.insert(id.clone(), addresses);
             self.loaded.many.insert(id.clone(), many);
@@ -64,7 +64,7 @@ impl Writer {
         Ok(())
     }
 
-    fn load_session(&mut self, key: &SessionKey, needs: &Needs<'_>) -> Result<(), Error> {
+    fn load_session(&mut self, key: &SessionKey, needs: &Needs<'_>) -> Result<()> {
         self.load_scopes(&key.app_name, Some(&key.user_id), needs)?;
         self.load_address(key)?;
         if let Some(target) = needs.target {
@@ -77,7 +77,7 @@ impl Writer {
         let Some(session) = self.loaded.sessions.get(&incarnation) else { return Ok(()) };
         let last_sequence = session.info.last_sequence;
         for id in &needs.event_ids {
-            self.load_event(incarnation, last_sequence, id)?;
+            self.load_event(incarnation, id)?;
         }
         self.load_request(ScopeKey::Session(incarnation), needs.request_id)?;
         if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {
@@ -96,8 +96,8 @@ impl Writer {
             let (log, columns) = (Log::of_session(from), format!("sequence, {EVENT_BYTES}"));
             self.tables.each_row(log, &columns, (after, up_to), false, |row| {
                 end = row.get(0)?;
-                bytes += row.get::<_, usize>(1)?;
-                Ok::<_, Error>(bytes < COPIED_BYTES && end - after < COPIED_EVENTS)
+                bytes += row.get::<usize>(1)?;
+                Ok(bytes < COPIED_BYTES && end - after < COPIED_EVENTS)
             })?;
             self.loaded.pieces.insert((from, after), end);
         }
@@ -110,7 +110,7 @@ impl Writer {
     }
 
     /// Loads the session at an address.
-    fn load_address(&mut self, key: &SessionKey) -> Result<(), Error> {
+    fn load_address(&mut self, key: &SessionKey) -> Result<()> {
         let is_known = self.loaded.addresses.contains_key(key);
         self.metrics().reads.looked_up(is_known);
         if is_known {
@@ -119,7 +119,7 @@ impl Writer {
         let user = ScopeKey::User(key.app_name.clone(), key.user_id.clone());
         let user = self.loaded.scope(&user).map_or(0, |user| user.row);
         match self.tables.session_of(user, key)? {
-            Some(found) => self.keep_session(found),
+            Some(found) => self.cache_session(found),
             None => {
                 // Of the address, and of the session that may be created there.
                 self.grown += ADDRESS_BYTES + SESSION_BYTES;
@@ -129,8 +129,8 @@ impl Writer {
         }
     }
 
-    fn keep_session(&mut self, found: Found) -> Result<(), Error> {
-        let Found { info, state_bytes, .. } = found;
+    fn cache_session(&mut self, found: SessionRecord) -> Result<()> {
+        let SessionRecord { info, state_bytes, .. } = found;
         let (incarnation, version) = (info.incarnation, info.last_sequence);
         if !self.loaded.sessions.contains_key(&incarnation) {
             let own = ScopeState { row: incarnation.0, ..ScopeState::new(version, state_bytes) };
@@ -149,7 +149,7 @@ impl Writer {
         app: &AppName,
         user: Option<&UserId>,
         needs: &Needs<'_>,
-    ) -> Result<ScopeKey, Error> {
+    ) -> Result<ScopeKey> {
         let application = ScopeKey::Application(app.clone());
         self.load_scope(&application, needs)?;
         let Some(user) = user else { return Ok(application) };
@@ -158,14 +158,13 @@ impl Writer {
         Ok(user)
     }
 
-    pub(super) fn load_scope(&mut self, key: &ScopeKey, needs: &Needs<'_>) -> Result<(), Error> {
+    pub(super) fn load_scope(&mut self, key: &ScopeKey, needs: &Needs<'_>) -> Result<()> {
         let is_known = self.loaded.scope(key).is_some();
         self.metrics().reads.looked_up(is_known);
         if !is_known {
-            let sql = "SELECT id, version, state_bytes, base FROM scope
-                LEFT JOIN state AS head ON head.node = scope.id AND head.name = 0
-                WHERE app = ?1 AND user = ?2";
-            let found = self.tables.one(sql, names(key), |row| row.try_into())?;
+            let sql =
+                "SELECT id, version, state_bytes, base FROM scope WHERE app = ?1 AND user = ?2";
+            let found = self.tables.one(sql, names(key), |row| row.all())?;
             let (row, version, state_bytes, base) = found.unwrap_or_default();
             self.grown += SCOPE_BYTES;
             if let Some(scope) = self.loaded.scope_mut(key) {
@@ -175,20 +174,20 @@ impl Writer {
         self.load_keys(key, needs)
     }
 
-    fn load_keys(&mut self, scope: &ScopeKey, needs: &Needs<'_>) -> Result<(), Error> {
+    fn load_keys(&mut self, scope: &ScopeKey, needs: &Needs<'_>) -> Result<()> {
         let Self { loaded, tables, grown, .. } = self;
         let Some(state) = loaded.scope_mut(scope).filter(|state| !state.complete) else {
             return Ok(());
         };
         let wanted = || needs.keys().filter(|key| key.scope() == Some(scope.kind()));
         if needs.all_state || wanted().nth(SINGLE_KEYS).is_some() {
-            let sql = "SELECT name, value, version FROM state WHERE node = ?1 AND name >= ''";
+            let sql = "SELECT name, value, version FROM state WHERE node = ?1";
             tables.each(sql, [state.row], |row| {
                 let (name, value, version): (Box<str>, _, _) =
                     (row.get(0)?, row::value(row, 1)?, row.get(2)?);
                 *grown += KEY_BYTES + name.len() + value.len();
                 state.keys.insert(name, Some((value, version)));
-                Ok::<_, Error>(true)
+                Ok(true)
             })?;
             state.complete = true;
             return Ok(());
@@ -204,43 +203,29 @@ impl Writer {
         Ok(())
     }
 
-    fn load_request(&mut self, scope: ScopeKey, id: Option<&RequestId>) -> Result<(), Error> {
+    fn load_request(&mut self, scope: ScopeKey, id: Option<&RequestId>) -> Result<()> {
         let Some(id) = id else { return Ok(()) };
         let key = (scope, id.clone());
         if !self.loaded.requests.contains_key(&key) {
             let node = self.loaded.scope(&key.0).map_or(0, |scope| scope.row);
             let sql = "SELECT fingerprint FROM request WHERE node = ?1 AND request_id = ?2";
-            let found = self.tables.value(sql, (node, id))?;
-            let found = found.map(|bytes| Fingerprint(u128::from_le_bytes(bytes)));
+            let found = self.tables.value(sql, (node, id.as_str()))?;
             self.loaded.requests.insert(key, found);
         }
         Ok(())
     }
 
-    /// Loads whether a session has an event of an id, and the event. Of each event with the hash the whole id is compared.
-    fn load_event(
-        &mut self,
-        incarnation: Incarnation,
-        last_sequence: Sequence,
-        id: &EventId,
-    ) -> Result<(), Error> {
+    /// Loads whether a session has an event of an id, and the event.
+    fn load_event(&mut self, incarnation: Incarnation, id: &EventId) -> Result<()> {
         let key = (incarnation, id.clone());
-        if self.loaded.events.contains_key(&key) {
-            return Ok(());
+        if !self.loaded.events.contains_key(&key) {
+            let stored = self.tables.event_with_id(incarnation, id)?;
+            self.loaded.events.insert(key, stored);
         }
-        let mut stored = None;
-        for sequence in self.alike(incarnation, last_sequence, id)? {
-            // Hashes are equal as often as a caller likes, so the id alone is read first: bodies are long.
-            if self.tables.has_id(incarnation, sequence, id)? {
-                stored = self.tables.event(incarnation, sequence)?;
-                break;
-            }
-        }
-        self.loaded.events.insert(key, stored);
         Ok(())
     }
 
-    fn load_sweep(&mut self) -> Result<(), Error> {
+    fn load_sweep(&mut self) -> Result<()> {
         let now = self.loaded.now;
         let expired = self.tables.sessions(
             "expire_secs IS NOT NULL AND (expire_secs, expire_nanos) <= (?1, ?2)

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tracing::error;
 
 use super::{
-    connection::connect,
+    connection::{connect, driver},
     file::{OpenError, beside, create_like, refuse_links},
     prelude::*,
 };
@@ -49,8 +49,8 @@ type Identity = (u64, u64);
 
 impl FileLock {
     /// Opens a connection to the locked file, and to no other that has come in its place.
-    pub(super) fn connect(&self) -> Result<Connection, Error> {
-        let connection = connect(&self.path)?;
+    pub(super) fn connect(&self) -> Result<Connection> {
+        let connection = connect(&self.path).map_err(driver)?;
         self.check()?;
         Ok(connection)
     }
@@ -84,7 +84,7 @@ impl FileLock {
 
     /// Whether the database and its WAL are in their places. Errors: [`Error::FileLost`], from the first time on, whatever is put in their
     /// places later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<()> {
         let gone = is_gone(&self.path, self.identity)
             || self.wal.get().is_some_and(|wal| is_gone(&self.wal_path, *wal));
         let lose = |condition: &mut Condition| {

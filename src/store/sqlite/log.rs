@@ -2,11 +2,13 @@
 //!
 //! Rows of all logs lie in commit order. `log_index` finds those of a log: each of its rows is a *run*, the numbers of up to
 //! [`LOG_STEP`] successive rows of a log, so that a commit to many logs does not change a page of the index for each of them. The rows that follow
-//! are *unindexed*: their numbers stand in the head of the node.
+//! are *unindexed*: their numbers stand in the row of the node.
 
-use rusqlite::types::FromSqlError;
+use super::{connection::Tables, prelude::*, row};
 
-use super::{connection::Tables, prelude::*, row, schema::LOG_STEP};
+/// Rows of a log in one row of its index, at most. Until they are indexed, the row of the node grows by about seven bytes with each. To
+/// change it is a change of the tables.
+pub(super) const LOG_STEP: usize = 32;
 
 /// A log, whose changes add up to the state of a scope.
 #[derive(Clone, Copy, Debug)]
@@ -15,40 +17,12 @@ pub(super) struct Log {
     pub(super) kind: ScopeKind,
 }
 
-/// The rows that `log_index` does not have yet, oldest first.
-#[derive(Default)]
-pub(super) struct Unindexed {
-    len: usize,
-    /// Their numbers as they are stored, without the bracket at the end.
-    rows: String,
-    /// The hashes of the ids of events, as they are stored.
-    hashes: Vec<u8>,
-}
-
-impl Unindexed {
-    pub(super) fn push(&mut self, row: i64, hash: Option<i64>) {
-        self.rows.push(if self.len == 0 { '[' } else { ',' });
-        self.rows.push_str(&row.to_string());
-        self.hashes.extend(hash.into_iter().flat_map(i64::to_be_bytes));
-        self.len += 1;
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The numbers as they are stored, an array in JSON: the views read them as well.
-    pub(super) fn stored(&self) -> String {
-        if self.len == 0 { "[]".to_owned() } else { [&self.rows, "]"].concat() }
-    }
-}
-
 /// Runs that may hold versions in `(after, up_to]`. The parameters are those of [`runs_of`].
 const RUNS: &str =
-    "SELECT version, rows, hashes FROM log_index WHERE node = ?1 AND version > ?2 AND version < ?3";
+    "SELECT version, rows FROM log_index WHERE node = ?1 AND version > ?2 AND version < ?3";
 
 fn runs_of(node: NodeId, after: Version, up_to: Version) -> (NodeId, Version, Version) {
-    // The version in a damaged head may be any number that SQLite has.
+    // The version of a damaged node may be any number that SQLite has.
     (node, after, (up_to + LOG_STEP as u64).min(i64::MAX.cast_unsigned()))
 }
 
@@ -76,7 +50,12 @@ impl Log {
 impl Tables {
     /// The version of a log, and its unindexed rows. A log that nothing was written to has version 0.
     pub(super) fn unindexed(&self, log: Log) -> Result<(Version, Vec<i64>)> {
-        let sql = "SELECT version, unindexed FROM state WHERE node = ?1 AND name = 0";
+        let sql = match log.kind {
+            ScopeKind::Session => "SELECT last_sequence, unindexed FROM session WHERE id = ?1",
+            ScopeKind::Application | ScopeKind::User => {
+                "SELECT version, unindexed FROM scope WHERE id = ?1"
+            }
+        };
         let found = self.one(sql, [log.node], |row| Ok((row.get(0)?, row::parsed(row, 1)?)))?;
         Ok(found.unwrap_or_default())
     }
@@ -89,8 +68,8 @@ impl Tables {
         columns: &str,
         (after, up_to): (Version, Version),
         descending: bool,
-        mut take: impl FnMut(&Row<'_>) -> Result<bool, Error>,
-    ) -> Result<bool, Error> {
+        mut take: impl FnMut(&Row<'_>) -> Result<bool>,
+    ) -> Result<bool> {
         let (last, unindexed) = self.unindexed(log)?;
         let indexed = last.saturating_sub(unindexed.len() as u64);
         let mut expected = Dense { after, up_to: up_to.min(last), descending };
@@ -138,17 +117,13 @@ impl Tables {
         columns: &str,
         rows: &[i64],
         descending: bool,
-        take: &mut dyn FnMut(&Row<'_>) -> Result<bool, Error>,
-    ) -> Result<bool, Error> {
+        take: &mut dyn FnMut(&Row<'_>) -> Result<bool>,
+    ) -> Result<bool> {
         let table = log.table();
-        let mut statement =
-            self.prepare(&format!("SELECT {columns} FROM {table} t WHERE t.id = ?1"))?;
+        let sql = format!("SELECT {columns} FROM {table} t WHERE t.id = ?1");
         for at in 0..rows.len() {
             let at = if descending { rows.len() - 1 - at } else { at };
-            let mut found = statement.query([rows[at]])?;
-            if let Some(row) = found.next()?
-                && !take(row)?
-            {
+            if !self.each(&sql, [rows[at]], &mut *take)? {
                 return Ok(false);
             }
         }
@@ -160,58 +135,26 @@ impl Tables {
         &self,
         log: Log,
         columns: &str,
-        take: &mut dyn FnMut(&Row<'_>) -> Result<bool, Error>,
-    ) -> Result<(), Error> {
+        mut take: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut take = |row: &Row<'_>| take(row).map(|()| true);
         let sql = "SELECT rows FROM log_index WHERE node = ?1 ORDER BY version";
         self.each(sql, [log.node], |run| {
-            self.each_of(log, columns, &row::parsed::<Vec<i64>>(run, 0)?, false, &mut *take)
+            self.each_of(log, columns, &row::parsed::<Vec<i64>>(run, 0)?, false, &mut take)
         })?;
-        self.each_of(log, columns, &self.unindexed(log)?.1, false, take)?;
-        Ok(())
+        self.each_of(log, columns, &self.unindexed(log)?.1, false, &mut take).map(drop)
     }
 
-    /// Goes through the indexed events of a session in `(after, up_to]`: their sequences, and the hashes of their ids.
-    pub(super) fn each_hash(
-        &self,
-        session: Incarnation,
-        (after, up_to): (Sequence, Sequence),
-        mut take: impl FnMut(Sequence, i64),
-    ) -> Result<()> {
-        self.each(RUNS, runs_of(session.0, after, up_to), |run| {
-            let last: Sequence = run.get(0)?;
-            let (hashes, rest) = run.get_ref(2)?.as_blob()?.as_chunks();
-            if !rest.is_empty() {
-                return Err(FromSqlError::InvalidType.into());
-            }
-            let first = (last + 1).saturating_sub(hashes.len() as u64);
-            for (sequence, hash) in (first..).zip(hashes) {
-                if sequence > after && sequence <= up_to {
-                    take(sequence, i64::from_be_bytes(*hash));
-                }
-            }
-            Ok::<_, rusqlite::Error>(true)
-        })?;
-        Ok(())
+    /// Puts successive rows of a log, the last of which has this version, into the index.
+    pub(super) fn index_run(&self, node: NodeId, version: Version, rows: &[i64]) -> Result<()> {
+        let insert = "INSERT INTO log_index VALUES (?1, ?2, ?3)";
+        self.run(insert, (node, version, rows_text(rows))).map(drop)
     }
+}
 
-    /// Puts the unindexed rows of a log, the last of which has this version, into the index.
-    pub(super) fn index_run(
-        &self,
-        node: NodeId,
-        version: Version,
-        unindexed: &mut Unindexed,
-    ) -> Result<()> {
-        if unindexed.len == 0 {
-            return Ok(());
-        }
-        let hashes = (!unindexed.hashes.is_empty()).then_some(&unindexed.hashes);
-        let insert = "INSERT INTO log_index VALUES (?1, ?2, ?3, ?4)";
-        self.run(insert, (node, version, unindexed.stored(), hashes))?;
-        unindexed.len = 0;
-        unindexed.rows.clear();
-        unindexed.hashes.clear();
-        Ok(())
-    }
+/// Numbers of rows as they are stored.
+pub(super) fn rows_text(rows: &[i64]) -> String {
+    serde_json::json!(rows).to_string()
 }
 
 /// The versions that a read has still to find.
@@ -223,7 +166,7 @@ struct Dense {
 
 impl Dense {
     /// The next row has this version.
-    fn next(&mut self, version: Version) -> Result<(), Error> {
+    fn next(&mut self, version: Version) -> Result<()> {
         if self.after >= self.up_to || version != self.expected() {
             return Err(self.missing());
         }
@@ -235,7 +178,7 @@ impl Dense {
     }
 
     /// No row follows.
-    fn end(&self) -> Result<(), Error> {
+    fn end(&self) -> Result<()> {
         if self.after >= self.up_to { Ok(()) } else { Err(self.missing()) }
     }
 

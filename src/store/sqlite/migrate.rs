@@ -31,7 +31,7 @@ pub(super) struct Migration {
     pub(super) layout: &'static str,
     /// What it changes, in a few words for the log.
     pub(super) title: &'static str,
-    pub(super) apply: fn(&Connection) -> Result<()>,
+    pub(super) apply: fn(&Connection) -> rusqlite::Result<()>,
 }
 
 /// Every step since the first released version, in order.

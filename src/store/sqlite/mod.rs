@@ -16,13 +16,13 @@ mod emptied;
 mod events;
 mod file;
 mod index;
-mod keys;
 mod leftovers;
 mod listed;
 mod load;
 mod lock;
 mod log;
 mod migrate;
+mod minute;
 mod names;
 mod prelude;
 mod probes;
@@ -39,7 +39,7 @@ mod writer;
 mod tests;
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, Mutex},
     thread::{self, JoinHandle},
 };
 
@@ -101,32 +101,22 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let writes = Arc::new(Queue::new(options.queue_requests, WRITE_BYTES, WRITES_FULL, waits));
     let (clock, threads) = (Arc::clone(&options.clock), options.readers);
     let failed = |error: std::io::Error| OpenError::failed(&path, error);
+    let (queue, notifies) = (Arc::clone(&writes), Arc::clone(&notifier));
+    let writer = Writer::new(options, queue, notifies, tables, disk)
+        .map_err(|error| OpenError::failed(&path, error))?;
     let (readers, mut handles) = Readers::start(&lock, threads, &metrics.reads).map_err(failed)?;
+    // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
+    match thread::Builder::new().name("sqlite-write".into()).spawn(move || writer.run()) {
+        Ok(thread) => handles.push(thread),
+        Err(error) => {
+            // Without a writer the readers have nothing to wait for.
+            readers.close();
+            handles.into_iter().for_each(join);
+            return Err(failed(error));
+        }
+    }
     probes::start(&metrics, &writes, &readers, &clock);
     let condition = lock.condition.subscribe();
-    let (started, starts) = mpsc::channel();
-    let (queue, notifies) = (Arc::clone(&writes), Arc::clone(&notifier));
-    // A connection with statements stays on its thread.
-    let write = move || match Writer::new(options, queue, notifies, tables, disk) {
-        Ok(writer) => {
-            drop(started.send(Ok(())));
-            writer.run();
-        }
-        Err(error) => drop(started.send(Err(error.to_string()))),
-    };
-    let spawned = thread::Builder::new().name("sqlite-write".into()).spawn(write);
-    let begun = spawned.map_err(failed).and_then(|thread| {
-        // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
-        handles.push(thread);
-        let begun = starts.recv().unwrap_or_else(|_| Err("the writer panicked".to_owned()));
-        begun.map_err(|cause| OpenError::failed(&path, cause))
-    });
-    if let Err(error) = begun {
-        // Without a writer the readers end as well: they have nothing to wait for. Then nobody has the lock.
-        readers.close();
-        handles.into_iter().for_each(|thread| drop(thread.join()));
-        return Err(error);
-    }
     let threads = Mutex::new(handles);
     Ok(SqliteStore { id, notifier, clock, condition, writes, readers, threads })
 }

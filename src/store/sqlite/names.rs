@@ -45,7 +45,7 @@ impl Names {
     }
 
     /// Looks at the next rows. Returns whether the page is complete.
-    pub(super) fn step(&mut self, tables: &Tables, now: Time) -> Result<bool, Error> {
+    pub(super) fn step(&mut self, tables: &Tables, now: Time) -> Result<bool> {
         let mut left = STEP_ROWS;
         // One more than the page tells whether others follow.
         while self.found.len() <= self.max_items {
@@ -100,23 +100,17 @@ impl Tables {
     ) -> Result<Option<ScopeRow>> {
         let sql = format!(
             "SELECT id, app, user, state_bytes FROM scope
-                 LEFT JOIN state AS head ON head.node = scope.id AND head.name = 0
              WHERE {condition} ORDER BY app, user LIMIT 1"
         );
         self.one(&sql, parameters, |row| {
-            let has_state = row.get::<_, u64>(3)? > 0;
+            let has_state = row.get::<u64>(3)? > 0;
             let (id, app, user) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok(ScopeRow { id, app, user, has_state, after_session: String::new() })
         })
     }
 
     /// Whether a scope has state or a live session. `None`: it may have, but no row is left to look at.
-    fn is_used(
-        &self,
-        row: &mut ScopeRow,
-        now: Time,
-        left: &mut usize,
-    ) -> Result<Option<bool>, Error> {
+    fn is_used(&self, row: &mut ScopeRow, now: Time, left: &mut usize) -> Result<Option<bool>> {
         if row.has_state {
             return Ok(Some(true));
         }
@@ -135,7 +129,7 @@ impl Tables {
             let end = secs.zip(nanos).map(|(secs, nanos)| Time::from_stored(secs, nanos));
             is_live = end.is_none_or(|end| end > now);
             after = Some(session.get(0)?);
-            Ok::<_, Error>(true)
+            Ok(true)
         })?;
         row.after_session = after.unwrap_or_else(|| std::mem::take(&mut row.after_session));
         Ok(if is_live { Some(true) } else { is_whole.then_some(false) })

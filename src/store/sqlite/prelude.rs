@@ -1,8 +1,12 @@
-//! Names that most files of this folder use. `Result<T>` is the driver's, `Result<T, Error>` the domain's.
+//! Names that most files of this folder use.
 
-pub(super) use rusqlite::{Result, Row};
+use std::result;
 
+pub(super) use super::row::{Column, Row};
 pub(super) use crate::domain::{error::Damage, prelude::*};
+
+/// Errors of the driver become the domain's where a statement is executed or a column is read.
+pub(super) type Result<T, E = Error> = result::Result<T, E>;
 
 /// Number of an application, a user or a session.
 pub(super) type NodeId = u64;

@@ -41,7 +41,7 @@ pub(super) fn start(
     });
 }
 
-fn look(tables: &Tables, now: Time) -> Result<Figures, Error> {
+fn look(tables: &Tables, now: Time) -> Result<Figures> {
     let figure = |pragma| tables.value::<i64>(pragma, ()).map(Option::unwrap_or_default);
     let bytes = figure("PRAGMA page_count")? * figure("PRAGMA page_size")?;
     let sql = "SELECT 1 FROM session
@@ -49,7 +49,7 @@ fn look(tables: &Tables, now: Time) -> Result<Figures, Error> {
     let mut expired_sessions = 0;
     tables.each(sql, (now.secs(), now.nanos(), COUNTED_SESSIONS), |_| {
         expired_sessions += 1;
-        Ok::<_, Error>(true)
+        Ok(true)
     })?;
     Ok(Figures { bytes, expired_sessions })
 }

@@ -9,43 +9,50 @@ use super::{
     events::Search,
     log::Log,
     prelude::*,
-    row::{self, Found, Nodes, SESSION_COLUMNS, SESSIONS},
+    row::{self, Nodes, SESSION_COLUMNS, SESSION_WIDTH, SessionRecord},
 };
 use crate::{
     commit::{EventRow, only_live},
     store::{
         Bases, Budget, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery,
-        StateQuery, StateView,
-        rows::{EVENT_COLUMNS, FINGERPRINT},
+        StateQuery, StateView, rows::EVENT_COLUMNS,
     },
 };
+
+/// The name of a session's application: a column behind [`SESSION_COLUMNS`].
+const APP_NAME: &str = "(SELECT app FROM scope WHERE scope.id = app_scope)";
 
 impl Tables {
     /// The number of an application (`user` is `None`) or of a user, if it has a row.
     pub(super) fn scope_id(&self, app: &AppName, user: Option<&UserId>) -> Result<Option<NodeId>> {
         let user = user.map_or("", UserId::as_str);
-        self.value("SELECT id FROM scope WHERE app = ?1 AND user = ?2", (app, user))
+        self.value("SELECT id FROM scope WHERE app = ?1 AND user = ?2", (app.as_str(), user))
     }
 
     /// The version of an application or a user.
-    fn version_of(&self, scope: NodeId) -> Result<Version, Error> {
+    fn version_of(&self, scope: NodeId) -> Result<Version> {
         Ok(self.version_and_base(scope)?.0)
     }
 
     /// The version of an application or a user, and the one from which its life went on.
-    fn version_and_base(&self, scope: NodeId) -> Result<(Version, Version), Error> {
-        let sql =
-            "SELECT version, base FROM scope JOIN state ON node = id AND name = 0 WHERE id = ?1";
-        let found = self.one(sql, [scope], |row| row.try_into())?;
-        found.ok_or_else(|| Error::damaged(Damage::Row, format!("node {scope} has no head")))
+    fn version_and_base(&self, scope: NodeId) -> Result<(Version, Version)> {
+        let sql = "SELECT version, base FROM scope WHERE id = ?1";
+        let found = self.one(sql, [scope], |row| row.all())?;
+        found.ok_or_else(|| Error::damaged(Damage::Row, format!("scope {scope} is missing")))
     }
 
     /// The session at an address of a user, expired or not.
-    pub(super) fn session_of(&self, user: NodeId, key: &SessionKey) -> Result<Option<Found>> {
+    pub(super) fn session_of(
+        &self,
+        user: NodeId,
+        key: &SessionKey,
+    ) -> Result<Option<SessionRecord>> {
         let sql = format!(
-            "SELECT {SESSION_COLUMNS} FROM {SESSIONS} WHERE user_scope = ?1 AND session_id = ?2"
+            "SELECT {SESSION_COLUMNS} FROM session WHERE user_scope = ?1 AND session_id = ?2"
         );
-        self.one(&sql, (user, &key.session_id), |row| row::session(row, key.app_name.clone()))
+        self.one(&sql, (user, key.session_id.as_str()), |row| {
+            row::session(row, key.app_name.clone())
+        })
     }
 
     /// Goes through the live sessions with an id until `take` refuses one. It gets addresses and [`SESSION_COLUMNS`].
@@ -53,32 +60,31 @@ impl Tables {
         &self,
         id: &SessionId,
         now: Time,
-        mut take: impl FnMut(SessionKey, &Row<'_>) -> Result<bool, Error>,
-    ) -> Result<(), Error> {
+        mut take: impl FnMut(SessionKey, &Row<'_>) -> Result<bool>,
+    ) -> Result<()> {
         let sql = format!(
-            "SELECT {SESSION_COLUMNS}, (SELECT app FROM scope WHERE scope.id = app_scope) AS app
-             FROM {SESSIONS} WHERE session_id = ?1
+            "SELECT {SESSION_COLUMNS}, {APP_NAME} FROM session WHERE session_id = ?1
                  AND (expire_secs IS NULL OR (expire_secs, expire_nanos) > (?2, ?3))"
         );
-        self.each(&sql, (id, now.secs(), now.nanos()), |row| {
-            let (app_name, user_id) = (row.get("app")?, row.get("user_id")?);
+        self.each(&sql, (id.as_str(), now.secs(), now.nanos()), |row| {
+            let (app_name, user_id) = (row.get(SESSION_WIDTH)?, row.get(3)?);
             take(SessionKey { app_name, user_id, session_id: id.clone() }, row)
         })?;
         Ok(())
     }
 
     /// Sessions of any application.
-    pub(super) fn sessions(&self, condition: &str, parameters: impl Params) -> Result<Vec<Found>> {
-        let sql = format!("SELECT {SESSION_COLUMNS} FROM {SESSIONS} WHERE {condition}");
-        let mut app_name = self.prepare("SELECT app FROM scope WHERE id = ?1")?;
-        self.all(&sql, parameters, |row| {
-            let app_name = app_name.query_row([row.get::<_, NodeId>(1)?], |row| row.get(0))?;
-            row::session(row, app_name)
-        })
+    pub(super) fn sessions(
+        &self,
+        condition: &str,
+        parameters: impl Params,
+    ) -> Result<Vec<SessionRecord>> {
+        let sql = format!("SELECT {SESSION_COLUMNS}, {APP_NAME} FROM session WHERE {condition}");
+        self.all(&sql, parameters, |row| row::session(row, row.get(SESSION_WIDTH)?))
     }
 
     /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
-    fn live_session(&self, session: &SessionRef, now: Time) -> Result<Found, Error> {
+    fn live_session(&self, session: &SessionRef, now: Time) -> Result<SessionRecord> {
         match session {
             SessionRef::Full(key) => self.live(key, now),
             SessionRef::Bare(id, sight) if sight.sees_nothing() => Err(Error::not_found_bare(id)),
@@ -96,7 +102,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn live(&self, key: &SessionKey, now: Time) -> Result<Found, Error> {
+    pub(super) fn live(&self, key: &SessionKey, now: Time) -> Result<SessionRecord> {
         // No node has the number 0.
         let user = self.scope_id(&key.app_name, Some(&key.user_id))?.unwrap_or(0);
         let found = self.session_of(user, key)?.filter(|found| !found.info.expired(now));
@@ -108,7 +114,7 @@ impl Tables {
         &self,
         scope: &Scope,
         now: Time,
-    ) -> Result<(Nodes, Option<Found>), Error> {
+    ) -> Result<(Nodes, Option<SessionRecord>)> {
         if let Scope::Session(key) = scope {
             let found = self.live(key, now)?;
             return Ok((found.nodes(), Some(found)));
@@ -132,47 +138,34 @@ impl Tables {
     }
 
     /// An event of a session.
-    pub(super) fn event(
-        &self,
-        incarnation: Incarnation,
-        at: Sequence,
-    ) -> Result<Option<EventRow>, Error> {
+    pub(super) fn event(&self, incarnation: Incarnation, at: Sequence) -> Result<Option<EventRow>> {
         let mut found = None;
         let range = (at.saturating_sub(1), at);
         self.each_row(Log::of_session(incarnation), EVENT_COLUMNS, range, false, |row| {
-            let fingerprint = Fingerprint(u128::from_le_bytes(row.get(FINGERPRINT)?));
-            found =
-                Some(EventRow { incarnation, event: row::event(row, false)?.into(), fingerprint });
+            found = Some(row::event_row(row, incarnation)?);
             Ok(true)
         })?;
         Ok(found)
     }
 
-    /// Whether an event of a session has an id. Reads no long column.
-    pub(super) fn has_id(
+    /// The event of a session that has an id.
+    pub(super) fn event_with_id(
         &self,
         incarnation: Incarnation,
-        at: Sequence,
         id: &EventId,
-    ) -> Result<bool, Error> {
-        let (mut found, range) = (false, (at.saturating_sub(1), at));
-        let columns = "sequence, event_id";
-        self.each_row(Log::of_session(incarnation), columns, range, false, |row| {
-            found = row.get::<_, EventId>(1)? == *id;
-            Ok(true)
-        })?;
-        Ok(found)
+    ) -> Result<Option<EventRow>> {
+        let sql = format!("SELECT {EVENT_COLUMNS} FROM event WHERE event_id = ?2 AND session = ?1");
+        self.one(&sql, (incarnation.0, id.as_str()), |row| row::event_row(row, incarnation))
     }
 
     /// A node's state now, by name.
-    fn state_of(&self, node: NodeId, kind: ScopeKind) -> Result<Vec<StateEntry>, Error> {
-        let sql =
-            "SELECT name, value, version FROM state WHERE node = ?1 AND name >= '' ORDER BY name";
+    fn state_of(&self, node: NodeId, kind: ScopeKind) -> Result<Vec<StateEntry>> {
+        let sql = "SELECT name, value, version FROM state WHERE node = ?1 ORDER BY name";
         let mut key = kind.prefix().to_owned();
         let mut entries = Vec::new();
         self.each(sql, [node], |row| {
             key.truncate(kind.prefix().len());
-            key.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+            key.push_str(row.text(0)?.unwrap_or_default());
             let (key, value) = (StateKey::from_stored(&*key), row::value(row, 1)?);
             if kind == ScopeKind::Session && value.is_damaged() {
                 return Err(Error::damaged_key(&key));
@@ -184,7 +177,7 @@ impl Tables {
     }
 
     /// Everything that is visible from some nodes now.
-    pub(super) fn merged(&self, nodes: Nodes) -> Result<State, Error> {
+    pub(super) fn merged(&self, nodes: Nodes) -> Result<State> {
         let mut entries = Vec::new();
         for (kind, node) in ScopeKind::ALL.into_iter().zip(nodes) {
             entries.extend(node.map_or(Ok(Vec::new()), |node| self.state_of(node, kind))?);
@@ -195,10 +188,10 @@ impl Tables {
     /// Everything that was visible from a session right after an event, which left these versions.
     fn merged_as_of(
         &self,
-        found: &Found,
+        found: &SessionRecord,
         at: Sequence,
         wide: ScopeVersions,
-    ) -> Result<State, Error> {
+    ) -> Result<State> {
         let mut entries = Vec::new();
         for (kind, node, at, newest) in [
             (ScopeKind::Application, found.app, wide.application, self.version_of(found.app)?),
@@ -228,7 +221,7 @@ impl Tables {
         &self,
         query: SessionQuery,
         now: Time,
-    ) -> Result<(SessionView, Option<Search>), Error> {
+    ) -> Result<(SessionView, Option<Search>)> {
         let SessionQuery { session, as_of, with_state, events } = query;
         let mut found = self.live_session(&session, now)?;
         let last_sequence = found.info.last_sequence;
@@ -256,7 +249,7 @@ impl Tables {
         Ok((SessionView { info: found.info, state, events }, search))
     }
 
-    pub(super) fn read_state(&self, query: &StateQuery, now: Time) -> Result<StateView, Error> {
+    pub(super) fn read_state(&self, query: &StateQuery, now: Time) -> Result<StateView> {
         let (nodes, found) = self.visible_from(&query.scope, now)?;
         let (versions, bases) = self.versions_and_bases(nodes)?;
         let info = found.map(|found| found.info);
@@ -273,7 +266,7 @@ impl Tables {
     }
 
     /// Of the application and the user.
-    pub(super) fn versions_and_bases(&self, nodes: Nodes) -> Result<(ScopeVersions, Bases), Error> {
+    pub(super) fn versions_and_bases(&self, nodes: Nodes) -> Result<(ScopeVersions, Bases)> {
         let found = nodes.map(|node| node.map_or(Ok((0, 0)), |it| self.version_and_base(it)));
         let [application, user, _] = found;
         let (application, user) = (application?, user?);
@@ -303,11 +296,7 @@ impl Tables {
     }
 
     /// A page, which may be short, even empty, and have more behind it.
-    pub(super) fn list_sessions(
-        &self,
-        query: &SessionsQuery,
-        now: Time,
-    ) -> Result<SessionPage, Error> {
+    pub(super) fn list_sessions(&self, query: &SessionsQuery, now: Time) -> Result<SessionPage> {
         let SessionsQuery { app_name, user_id, labels, order, after, .. } = query;
         let mut page = SessionPage { sessions: Vec::new(), rest: None };
         let Some(scope) = self.scope_id(app_name, user_id.as_ref())? else { return Ok(page) };
@@ -339,7 +328,7 @@ impl Tables {
                 page.sessions.push((found.info, state));
             }
             last = Some(place);
-            Ok::<_, Error>(true)
+            Ok(true)
         });
         let is_whole = match listed {
             // What lies before the damage is a page. The next one begins with the damage.
@@ -365,7 +354,7 @@ fn select_behind(query: &SessionsQuery) -> String {
     let select = |secs: &str, nanos: &str| {
         format!(
             "SELECT {SESSION_COLUMNS}, {secs} AS place_secs, {nanos} AS place_nanos
-             FROM {SESSIONS}
+             FROM session
              WHERE ({secs}, {nanos}) {behind}= (?2, ?3)
              AND (({secs}, {nanos}) {behind} (?2, ?3) OR ({ties}) > {after})"
         )

@@ -13,7 +13,11 @@ use std::{
 use tokio::sync::oneshot;
 use tracing::error;
 
-use super::{connection::Tables, lock::FileLock, prelude::*};
+use super::{
+    connection::{Tables, driver},
+    lock::FileLock,
+    prelude::*,
+};
 use crate::{
     metrics::ReadMetrics,
     store::queue::{QUEUE_READS, Queue, READS_FULL},
@@ -61,8 +65,8 @@ impl Readers {
     /// Reads in one snapshot.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Tables) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
+        work: impl FnOnce(&Tables) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let (flush_failed, damaged) = (Arc::clone(&self.flush_failed), Arc::clone(&self.damaged));
         let job = Box::new(move |tables: &Tables| {
@@ -104,16 +108,13 @@ impl Readers {
 }
 
 fn connect(file: &FileLock) -> Option<Tables> {
-    let opened = Tables::reader(&file.path).map_err(Error::from);
+    let opened = Tables::reader(&file.path).map_err(driver);
     // Not another file that has come in its place.
     let opened = opened.and_then(|tables| file.check().map(|()| tables));
     opened.inspect_err(|error| error!(%error, "opening a connection for reading failed")).ok()
 }
 
-fn in_snapshot<T>(
-    tables: &Tables,
-    work: impl FnOnce(&Tables) -> Result<T, Error>,
-) -> Result<T, Error> {
+fn in_snapshot<T>(tables: &Tables, work: impl FnOnce(&Tables) -> Result<T>) -> Result<T> {
     tables.run("BEGIN DEFERRED", ())?;
     let result = work(tables);
     // COMMIT would fail after a damaged page, also where the read went on without it.

@@ -1,52 +1,86 @@
-//! Columns and rows as the domain's types.
+//! Rows and their columns as the domain's types.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use rusqlite::{
-    ToSql,
-    types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, Type, ValueRef},
-};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::de::DeserializeOwned;
 
-use super::prelude::*;
+use super::{connection::driver, prelude::*};
+use crate::{commit::EventRow, store::rows::FINGERPRINT};
 
-/// Sessions with their heads. One without is damaged, which [`session`] notices.
-pub(super) const SESSIONS: &str =
-    "session LEFT JOIN state AS head ON head.node = session.id AND head.name = 0";
-
-/// The columns of [`SESSIONS`] that [`session`] reads.
+/// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "id, app_scope, user_scope, user_id, session_id, \
-    version AS last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
+    last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
     create_secs, create_nanos, expire_secs, expire_nanos, created_app_version, created_user_version, \
     display_name, labels, fork_session, fork_sequence";
 
-/// Types that are kept as their text.
-macro_rules! texts {
-    ($owned:ty: $($type:ident),*) => {$(
-        impl FromSql for $type {
-            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-                Ok(Self::from_stored(<$owned>::from(value.as_str()?)))
-            }
-        }
+/// The number of [`SESSION_COLUMNS`].
+pub(super) const SESSION_WIDTH: usize = 21;
 
-        impl ToSql for $type {
-            fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-                Ok(self.as_str().into())
-            }
-        }
-    )*};
+/// A row of a query. A column that does not hold what this program writes is damage.
+pub(super) struct Row<'r>(pub(super) &'r rusqlite::Row<'r>);
+
+impl Row<'_> {
+    pub(super) fn get<T: Column>(&self, at: usize) -> Result<T> {
+        let value = self.0.get_ref(at).map_err(driver)?;
+        T::read(value).map_err(|error| Error::damaged(Damage::Row, format!("column {at}: {error}")))
+    }
+
+    /// Every column of a short row.
+    pub(super) fn all<T>(&self) -> Result<T>
+    where
+        T: for<'r> TryFrom<&'r rusqlite::Row<'r>, Error = rusqlite::Error>,
+    {
+        T::try_from(self.0).map_err(driver)
+    }
+
+    /// A text, and `None` for NULL, without a copy of it.
+    pub(super) fn text(&self, at: usize) -> Result<Option<&str>> {
+        let text = self.0.get_ref(at).map_err(driver)?.as_str_or_null();
+        text.map_err(|error| Error::damaged(Damage::Row, format!("column {at}: {error}")))
+    }
 }
 
+/// A type that a column may have.
+pub(super) trait Column: Sized {
+    fn read(value: ValueRef<'_>) -> FromSqlResult<Self>;
+}
+
+impl<T: Column> Column for Option<T> {
+    fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        if value == ValueRef::Null { Ok(None) } else { T::read(value).map(Some) }
+    }
+}
+
+/// Types that the driver reads, and names and ids, which are kept as their text.
+macro_rules! columns {
+    ($($driver:ty),*; $($text:ident),*) => {
+        $(impl Column for $driver {
+            fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                FromSql::column_result(value)
+            }
+        })*
+        $(impl Column for $text {
+            fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                Ok(Self::from_stored(Arc::<str>::from(value.as_str()?)))
+            }
+        })*
+    };
+}
+
+columns!(bool, u8, u32, i32, u64, i64, usize, String, Box<str>, [u8; 16];
+    AppName, Author, Branch, DisplayName, EventId, RequestId, InvocationId, SessionId, UserId);
+
 /// A text that is no JSON is a fault of its row.
-impl FromSql for Json {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+impl Column for Json {
+    fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Self::stored(value.as_str()?).ok_or_else(no_json)
     }
 }
 
-impl ToSql for Json {
-    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        Ok(self.as_str().into())
+impl Column for Fingerprint {
+    fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        FromSql::column_result(value).map(|bytes| Self(u128::from_le_bytes(bytes)))
     }
 }
 
@@ -58,28 +92,26 @@ fn no_json() -> FromSqlError {
 /// A column of an object.
 struct Object(Json);
 
-impl FromSql for Object {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+impl Column for Object {
+    fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Json::stored_object(value.as_str()?).map(Self).ok_or_else(no_json)
     }
 }
 
 /// A column of an object, if it has a value.
 pub(super) fn object(row: &Row<'_>, at: usize) -> Result<Option<Json>> {
-    Ok(row.get::<_, Option<Object>>(at)?.map(|Object(json)| json))
+    Ok(row.get::<Option<Object>>(at)?.map(|Object(json)| json))
 }
 
-/// A key's value, perhaps a damaged one.
-pub(super) fn value(row: &Row<'_>, at: usize) -> Result<Json> {
-    Ok(Json::stored_or_damaged(row.get_ref(at)?.as_str()?))
-}
-
-/// Likewise, if the key has a value.
+/// A key's value, perhaps a damaged one, if the key has a value.
 pub(super) fn optional_value(row: &Row<'_>, at: usize) -> Result<Option<Json>> {
-    Ok(row.get_ref(at)?.as_str_or_null()?.map(Json::stored_or_damaged))
+    Ok(row.text(at)?.map(Json::stored_or_damaged))
 }
 
-texts!(Arc<str>: AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId, UserId);
+/// Likewise, of a key that has a value.
+pub(super) fn value(row: &Row<'_>, at: usize) -> Result<Json> {
+    optional_value(row, at)?.ok_or_else(|| Error::damaged(Damage::Row, "a key without a value"))
+}
 
 /// Two columns of a time.
 pub(super) fn time(row: &Row<'_>, at: usize) -> Result<Time> {
@@ -88,9 +120,9 @@ pub(super) fn time(row: &Row<'_>, at: usize) -> Result<Time> {
 
 /// A column of JSON that this program wrote; without a value it is empty.
 pub(super) fn parsed<T: DeserializeOwned + Default>(row: &Row<'_>, at: usize) -> Result<T> {
-    let Some(text) = row.get_ref(at)?.as_str_or_null()? else { return Ok(T::default()) };
+    let Some(text) = row.text(at)? else { return Ok(T::default()) };
     serde_json::from_str(text)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, Box::new(error)))
+        .map_err(|error| Error::damaged(Damage::Row, format!("column {at}: {error}")))
 }
 
 /// Two columns of changes: the keys that were removed, and those that were set.
@@ -121,14 +153,20 @@ pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
         rewound,
         changes: changes(row, CHANGED)?,
         body: object(row, BODY)?,
-        trace_id: row.get::<_, Option<[u8; 16]>>(15)?.and_then(TraceId::from_bytes),
+        trace_id: row.get::<Option<[u8; 16]>>(15)?.and_then(TraceId::from_bytes),
     })
+}
+
+/// The event of `EVENT_COLUMNS` with its fingerprint.
+pub(super) fn event_row(row: &Row<'_>, incarnation: Incarnation) -> Result<EventRow> {
+    let (event, fingerprint) = (event(row, false)?.into(), row.get(FINGERPRINT)?);
+    Ok(EventRow { incarnation, event, fingerprint })
 }
 
 /// Whether the event of `EVENT_COLUMNS` passes a filter, rewinds aside. Looks at short columns only.
 pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> Result<bool> {
     let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
-    let has = |at, wanted| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_str_or_null()? == wanted);
+    let has = |at, wanted| Ok::<_, Error>(row.text(at)? == wanted);
     Ok((author.is_none() || has(3, author.as_ref().map(Author::as_str))?)
         && (invocation_id.is_none() || has(2, invocation_id.as_ref().map(InvocationId::as_str))?)
         && match after_time {
@@ -140,9 +178,9 @@ pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> Result<bool> {
 /// The nodes that are visible from a scope, by kind, as far as they have rows.
 pub(super) type Nodes = [Option<NodeId>; ScopeKind::ALL.len()];
 
-/// A session's row and head.
+/// A session's row.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct SessionRecord {
     pub(super) info: SessionInfo,
     pub(super) app: NodeId,
     pub(super) user: NodeId,
@@ -150,7 +188,7 @@ pub(super) struct Found {
     pub(super) state_bytes: usize,
 }
 
-impl Found {
+impl SessionRecord {
     pub(super) fn id(&self) -> NodeId {
         self.info.incarnation.0
     }
@@ -160,16 +198,16 @@ impl Found {
     }
 }
 
-/// Reads [`SESSION_COLUMNS`].
-pub(super) fn session(row: &Row<'_>, app_name: AppName) -> Result<Found> {
+/// The session of [`SESSION_COLUMNS`].
+pub(super) fn session(row: &Row<'_>, app_name: AppName) -> Result<SessionRecord> {
     let key = SessionKey { app_name, user_id: row.get(3)?, session_id: row.get(4)? };
-    let expires = row.get::<_, Option<i64>>(13)?.is_some();
+    let expires = row.get::<Option<i64>>(13)?.is_some();
     let source: Option<SessionId> = row.get(19)?;
     let forked_from = source.map(|session_id| {
         let key = SessionKey { session_id, ..key.clone() };
-        Ok::<_, rusqlite::Error>(ForkOrigin { key, sequence: row.get(20)? })
+        Ok::<_, Error>(ForkOrigin { key, sequence: row.get(20)? })
     });
-    Ok(Found {
+    Ok(SessionRecord {
         app: row.get(1)?,
         user: row.get(2)?,
         state_bytes: row.get(6)?,

@@ -1,22 +1,18 @@
-//! The tables, and the settings of every connection. docs/storage.md explains them to people who query the file.
+//! The tables, and the settings of a new file. docs/storage.md explains them to people who query the file.
 //!
 //! * Applications, users and sessions have numbers from one counter in `meta`, which are never used again: `scope.id`, `session.id`.
-//!   A *node* is any of them.
+//!   A *node* is any of them. Its row also has what the last commit left: its version, the size of its state, its times.
 //! * Events, and changes of applications and users, lie in commit order at the end of their tables, so that a commit fills whole pages
-//!   however many sessions it touches. `log_index` finds those of a node: one row of it holds the numbers of up to [`LOG_STEP`] rows. The
-//!   numbers of the rows that follow are in `unindexed` of the node's head.
-//! * What the last commit left of a node is its *head*, a row of `state` beside its keys: an append changes both, in one page.
-//! * `event_key` finds an event by its id's hash. It follows the events (see `keys`); the hashes that it does not have yet are read from
-//!   `log_index` when a session is opened for writing.
+//!   however many sessions it touches. An index finds an event by its id. `log_index` finds the rows of a node: one row of it holds the
+//!   numbers of up to `LOG_STEP` rows. The numbers of the rows that follow are in `unindexed` of the node.
 //! * `listed_*` is the place of a session in the indexes of lists, which follow the events later (see `listed`).
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
 
 use std::sync::LazyLock;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Result};
 
-use super::prelude::*;
-use crate::store::layout::layout_hash;
+use crate::{domain::prelude::StoreId, store::layout::layout_hash};
 
 /// "ses1": tells a file of sessiond from other databases.
 pub(super) const APPLICATION_ID: i32 = 0x7365_7331;
@@ -30,14 +26,6 @@ pub(super) const SCHEMA_VERSION: i32 = 1;
 /// The hash of the tables and views below.
 pub(super) static LAYOUT: LazyLock<String> =
     LazyLock::new(|| layout_hash(&[TABLES, VIEWS].concat()));
-
-/// Events of a session whose ids enter `event_key` in the order of their hashes. Opening a session for writing reads at most a quarter
-/// more hashes than these, in about a millisecond, and keeps in memory those that `event_key` does not have. To change it, or
-/// [`LOG_STEP`], is a change of the tables.
-pub(super) const KEY_STEP: Sequence = 4096;
-
-/// Rows of a log in one row of its index, at most. Until they are indexed, the head of the node grows by about seven bytes with each.
-pub(super) const LOG_STEP: usize = 32;
 
 /// `tombstone.lease_until` of rows that may be removed at once.
 pub(super) const PURGED: i64 = i64::MIN;
@@ -70,16 +58,17 @@ CREATE TABLE meta (
     layout TEXT NOT NULL,
     next_id INTEGER NOT NULL,
     -- The list indexes follow the events up to this one.
-    listed_through INTEGER NOT NULL DEFAULT 0,
+    listed_through INTEGER NOT NULL,
     -- Greater than every version of the applications and users that were removed.
     version_floor INTEGER NOT NULL
 ) STRICT;
 
--- Applications (their user is '') and users. Their versions go on from `base`.
+-- Applications (their user is '') and users. Their versions go on from `base`. `state_bytes`: of their keys and values.
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY,
     app TEXT NOT NULL, user TEXT NOT NULL,
     base INTEGER NOT NULL,
+    version INTEGER NOT NULL, state_bytes INTEGER NOT NULL, unindexed TEXT NOT NULL,
     UNIQUE (app, user)
 ) STRICT;
 
@@ -90,13 +79,16 @@ CREATE TABLE session (
     id INTEGER PRIMARY KEY,
     app_scope INTEGER NOT NULL, user_scope INTEGER NOT NULL,
     user_id TEXT NOT NULL, session_id TEXT NOT NULL,
+    last_sequence INTEGER NOT NULL, state_bytes INTEGER NOT NULL, unindexed TEXT NOT NULL,
+    last_event_secs INTEGER NOT NULL, last_event_nanos INTEGER NOT NULL,
+    update_secs INTEGER NOT NULL, update_nanos INTEGER NOT NULL,
     create_secs INTEGER NOT NULL, create_nanos INTEGER NOT NULL,
     expire_secs INTEGER, expire_nanos INTEGER,
     created_app_version INTEGER NOT NULL, created_user_version INTEGER NOT NULL,
     display_name TEXT NOT NULL,
     labels TEXT,
     fork_session TEXT, fork_sequence INTEGER,
-    listed_secs INTEGER NOT NULL DEFAULT 0, listed_nanos INTEGER NOT NULL DEFAULT 0
+    listed_secs INTEGER NOT NULL, listed_nanos INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX session_address ON session (user_scope, session_id);
 CREATE INDEX session_bare ON session (session_id);
@@ -104,11 +96,11 @@ CREATE INDEX session_of_app ON session (app_scope, listed_secs, listed_nanos, us
 CREATE INDEX session_of_user ON session (user_scope, listed_secs, listed_nanos, session_id);
 CREATE INDEX session_expiry ON session (expire_secs, expire_nanos) WHERE expire_secs IS NOT NULL;
 
--- The long columns come last, but for what later versions added.
+-- Events of all sessions, in commit order. The long columns come last.
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL, sequence INTEGER NOT NULL,
-    event_id TEXT NOT NULL, id_hash INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
     invocation_id TEXT,
     author TEXT NOT NULL,
     branch TEXT NOT NULL,
@@ -117,33 +109,23 @@ CREATE TABLE event (
     app_version INTEGER NOT NULL, user_version INTEGER NOT NULL,
     rewind_to INTEGER,
     fingerprint BLOB NOT NULL,
+    trace_id BLOB,
     removed TEXT, set_json TEXT,
-    body TEXT,
-    trace_id BLOB
+    body TEXT
 ) STRICT;
+CREATE UNIQUE INDEX event_by_id ON event (event_id, session);
 CREATE INDEX marker ON event (session, sequence, rewind_to) WHERE rewind_to IS NOT NULL;
 
--- Runs: the numbers of successive rows of a log in `event` or `scope_log`, an array, and the version of the last of them. Those that
--- follow are in `unindexed` of the node's head. Of events also the hashes of their ids, eight bytes each, big-endian.
+-- The numbers of successive rows of a node in `event` or `scope_log`, an array, and the version of the last of them. Those that follow
+-- are in `unindexed` of the node.
 CREATE TABLE log_index (
-    node INTEGER NOT NULL, version INTEGER NOT NULL, rows TEXT NOT NULL, hashes BLOB,
+    node INTEGER NOT NULL, version INTEGER NOT NULL, rows TEXT NOT NULL,
     PRIMARY KEY (node, version)
-) STRICT;
-
-CREATE TABLE event_key (
-    session INTEGER NOT NULL, id_hash INTEGER NOT NULL, sequence INTEGER NOT NULL,
-    PRIMARY KEY (session, id_hash, sequence)
 ) STRICT, WITHOUT ROWID;
 
--- The head of each node that is there: its name is the number 0, and those of keys are texts. Behind it the keys that have a value, and
--- at which version they got it.
+-- The keys that have a value, and at which version they got it.
 CREATE TABLE state (
-    node INTEGER NOT NULL, name ANY NOT NULL, value TEXT, version INTEGER NOT NULL,
-    -- Of heads; the times are those of sessions.
-    state_bytes INTEGER,
-    last_event_secs INTEGER, last_event_nanos INTEGER,
-    update_secs INTEGER, update_nanos INTEGER,
-    unindexed TEXT,
+    node INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, version INTEGER NOT NULL,
     PRIMARY KEY (node, name)
 ) STRICT, WITHOUT ROWID;
 
@@ -195,23 +177,23 @@ UNION ALL SELECT
     strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
     e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
     nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
-FROM session s JOIN scope a ON a.id = s.app_scope JOIN state h ON h.node = s.id AND h.name = 0
-    JOIN json_each(h.unindexed) t JOIN event e ON e.id = t.value;
+FROM session s JOIN scope a ON a.id = s.app_scope
+    JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value;
 
 CREATE VIEW session_view AS SELECT
-    a.app AS app_name, s.user_id, s.session_id, h.version AS last_sequence, s.display_name, s.labels,
+    a.app AS app_name, s.user_id, s.session_id, s.last_sequence, s.display_name, s.labels,
     strftime('%Y-%m-%dT%H:%M:%SZ', s.create_secs, 'unixepoch') AS create_time,
-    strftime('%Y-%m-%dT%H:%M:%SZ', h.update_secs, 'unixepoch') AS update_time,
-    strftime('%Y-%m-%dT%H:%M:%SZ', h.last_event_secs, 'unixepoch') AS last_event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', s.update_secs, 'unixepoch') AS update_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', s.last_event_secs, 'unixepoch') AS last_event_time,
     strftime('%Y-%m-%dT%H:%M:%SZ', s.expire_secs, 'unixepoch') AS expire_time,
-    s.fork_session AS forked_from, s.fork_sequence AS forked_at, h.state_bytes, s.id
-FROM session s JOIN scope a ON a.id = s.app_scope JOIN state h ON h.node = s.id AND h.name = 0;
+    s.fork_session AS forked_from, s.fork_sequence AS forked_at, s.state_bytes, s.id
+FROM session s JOIN scope a ON a.id = s.app_scope;
 
 CREATE VIEW state_view AS
 SELECT c.app AS app_name, nullif(c.user, '') AS user_id, NULL AS session_id,
     CASE c.user WHEN '' THEN 'app:' ELSE 'user:' END || t.name AS key, t.value, t.version
-FROM state t JOIN scope c ON c.id = t.node WHERE t.name >= ''
+FROM state t JOIN scope c ON c.id = t.node
 UNION ALL
 SELECT a.app, s.user_id, s.session_id, t.name, t.value, t.version
-FROM state t JOIN session s ON s.id = t.node JOIN scope a ON a.id = s.app_scope WHERE t.name >= '';
+FROM state t JOIN session s ON s.id = t.node JOIN scope a ON a.id = s.app_scope;
 ";

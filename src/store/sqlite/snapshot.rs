@@ -10,7 +10,7 @@ pub(super) const CHANGES: &str = "removed, set_json";
 
 impl Tables {
     /// A node's keys as of a version.
-    pub(super) fn past(&self, log: Log, at: Version) -> Result<Past, Error> {
+    pub(super) fn past(&self, log: Log, at: Version) -> Result<Past> {
         let (mut past, from) = self.snapshot_before(log, at)?;
         let columns = format!("{}, {CHANGES}", log.version());
         self.each_row(log, &columns, (from, at), false, |row| {
@@ -22,7 +22,7 @@ impl Tables {
 
     /// The newest snapshot up to a version, with its version. Without a snapshot: no keys, version 0.
     /// Errors: [`Error::Damaged`] of a session's own value. The other kinds of state may have [damaged](Json::is_damaged) ones.
-    pub(super) fn snapshot_before(&self, log: Log, at: Version) -> Result<(Past, Version), Error> {
+    pub(super) fn snapshot_before(&self, log: Log, at: Version) -> Result<(Past, Version)> {
         let sql = "SELECT version, state FROM snapshot WHERE node = ?1 AND version <= ?2
             ORDER BY version DESC LIMIT 1";
         let found = self.one(sql, (log.node, at), |row| {
@@ -45,13 +45,13 @@ impl Tables {
         before: Version,
         version: Version,
         state_bytes: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if !is_step(before, version) {
             return Ok(());
         }
         let last = "SELECT version, octet_length(state) FROM snapshot WHERE node = ?1
             ORDER BY version DESC LIMIT 1";
-        let last = self.one(last, [log.node], |row| row.try_into())?;
+        let last = self.one(last, [log.node], |row| row.all())?;
         let (since, bytes): (Version, usize) = last.unwrap_or((0, 0));
         // Removed keys count as well, which a state does not have.
         let bytes = bytes.max(state_bytes);
@@ -62,8 +62,8 @@ impl Tables {
             );
             let mut changed = 0;
             self.each_row(log, &columns, (since, version), false, |row| {
-                changed += row.get::<_, u64>(1)?;
-                Ok::<_, Error>(true)
+                changed += row.get::<u64>(1)?;
+                Ok(true)
             })?;
             Ok(changed)
         };
@@ -75,7 +75,7 @@ impl Tables {
         }
         let snapshot = "INSERT INTO snapshot
             SELECT ?1, ?2, json_group_object(name, json_array(value, version)) FROM
-                (SELECT name, value, version FROM state WHERE node = ?1 AND name >= ''
+                (SELECT name, value, version FROM state WHERE node = ?1
                  UNION ALL SELECT name, NULL, version FROM removed WHERE node = ?1)";
         self.run(snapshot, (log.node, version))?;
         Ok(())

@@ -6,7 +6,6 @@ mod deadlines;
 mod emptied;
 mod forks;
 mod groups;
-mod heads;
 mod held;
 mod ids;
 mod leftovers;
@@ -187,16 +186,13 @@ fn lengthen_wal(connection: &Connection) {
 }
 
 /// Executes a group once. What has to be loaded again is left in it.
-fn execute_group(
-    backend: &mut impl group::Backend,
-    group: &mut Vec<Submission>,
-) -> Result<(), Error> {
+fn execute_group(backend: &mut impl group::Backend, group: &mut Vec<Submission>) -> Result<()> {
     let (notifier, metrics) = (Notifier::default(), Metrics::default());
     group::execute(backend, group, &notifier, &metrics.writes).now_or_never().unwrap()
 }
 
 /// Executes requests as one group, and what has to be loaded again as the next ones. Their answers, and the number of groups.
-fn execute(writer: &mut Writer, requests: Vec<Request>) -> (Vec<Result<Answer, Error>>, usize) {
+fn execute(writer: &mut Writer, requests: Vec<Request>) -> (Vec<Result<Answer>>, usize) {
     let (mut group, answers) = submissions(requests);
     let mut groups = 0;
     while !group.is_empty() {
@@ -209,12 +205,12 @@ fn execute(writer: &mut Writer, requests: Vec<Request>) -> (Vec<Result<Answer, E
 }
 
 /// Executes one request.
-fn execute_one(writer: &mut Writer, request: Request) -> Result<Answer, Error> {
+fn execute_one(writer: &mut Writer, request: Request) -> Result<Answer> {
     execute(writer, vec![request]).0.remove(0)
 }
 
 /// The last sequence after an append.
-fn sequence(answer: &Result<Answer, Error>) -> Result<u64, Error> {
+fn sequence(answer: &Result<Answer>) -> Result<u64> {
     match answer {
         Ok(Answer::Appended(appended)) => Ok(appended.info.last_sequence),
         Ok(other) => panic!("{other:?}"),

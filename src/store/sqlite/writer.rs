@@ -13,13 +13,11 @@ use tracing::{error, info, warn};
 
 use super::{
     checkpoint::Checkpoints,
-    connection::Tables,
+    connection::{Tables, driver},
     disk::Disk,
     file::{Crash, CrashPoint, SqliteOptions},
-    keys::KnownIds,
     leftovers::Leftovers,
     listed::UNLISTED_EVENTS,
-    log::Unindexed,
     prelude::*,
 };
 use crate::{
@@ -44,10 +42,8 @@ pub(super) struct Writer {
     pub(super) leftovers: Leftovers,
     /// A cache: the process has the file for itself, so what was loaded stays true.
     pub(super) loaded: Loaded,
-    /// Event ids of the sessions in `loaded`, as far as they were needed.
-    pub(super) known: HashMap<Incarnation, KnownIds>,
     /// Unindexed rows of the logs in `loaded`, as far as they were needed.
-    pub(super) unindexed: HashMap<NodeId, Unindexed>,
+    pub(super) unindexed: HashMap<NodeId, Vec<i64>>,
     /// Events that the list indexes do not follow yet.
     pub(super) unlisted: u64,
     /// Bytes that came into the cache since it was empty.
@@ -81,7 +77,6 @@ impl Writer {
             queue,
             notifier,
             tables,
-            known: HashMap::new(),
             unindexed: HashMap::new(),
             unlisted: 0,
             grown: 0,
@@ -170,9 +165,9 @@ impl Writer {
         }
     }
 
-    fn reconnect(&mut self) -> Result<(), Error> {
+    fn reconnect(&mut self) -> Result<()> {
         if self.broken {
-            self.tables = Tables::writer(self.disk.file.connect()?)?;
+            self.tables = Tables::writer(self.disk.file.connect()?).map_err(driver)?;
             self.forget()?;
             self.broken = false;
         }
@@ -191,11 +186,11 @@ impl Writer {
 
     fn forget(&mut self) -> Result<()> {
         let meta = "SELECT next_id, version_floor FROM meta";
+        let meta = self.tables.one(meta, (), |row| row.all())?;
         (self.next_id, self.version_floor) =
-            self.tables.0.query_row(meta, (), |row| row.try_into())?;
+            meta.ok_or_else(|| Error::damaged(Damage::Row, "table meta has no row"))?;
         self.loaded = Loaded::new(self.options.clock.now(), self.next_id);
         self.loaded.version_floor = self.version_floor;
-        self.known.clear();
         self.unindexed.clear();
         // If the events cannot be read, an attempt to follow them says so soon.
         self.unlisted = self.tables.unlisted().unwrap_or(UNLISTED_EVENTS);
@@ -244,7 +239,7 @@ impl Backend for Writer {
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
         self.disk.file.check()?;
-        self.tables.run("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
+        self.tables.run("BEGIN IMMEDIATE", ())?;
         self.loaded.now = self.options.clock.now();
         let loaded = self.load_bare(needs);
         let loaded = loaded.and_then(|()| needs.iter().try_for_each(|it| self.load_needs(it)));
@@ -259,17 +254,17 @@ impl Backend for Writer {
         if self.next_id != self.loaded.next_id {
             self.next_id = self.loaded.next_id;
             let next_id = "UPDATE meta SET next_id = ?1";
-            self.tables.run(next_id, [self.next_id]).map_err(Error::from)?;
+            self.tables.run(next_id, [self.next_id])?;
         }
         if self.version_floor != self.loaded.version_floor {
             self.version_floor = self.loaded.version_floor;
             let floor = "UPDATE meta SET version_floor = ?1";
-            self.tables.run(floor, [self.version_floor]).map_err(Error::from)?;
+            self.tables.run(floor, [self.version_floor])?;
         }
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
         let flush_began = spans::now();
-        let flushed = self.tables.run("COMMIT", ());
+        let flushed = self.tables.prepare("COMMIT").and_then(|mut it| it.execute(()));
         self.flush.observe(flush_began.elapsed().as_secs_f64());
         if let Err(error) = flushed {
             // Without space, or without the lock, nothing has reached the WAL; after any other failure it may hold the commit.
@@ -280,7 +275,7 @@ impl Backend for Writer {
             );
             let error = match self.broken {
                 true => Error::OutcomeUnknown(Cause::new(error)),
-                false => error.into(),
+                false => driver(error),
             };
             return Err(error.into());
         }
@@ -294,7 +289,7 @@ impl Backend for Writer {
         // SQLite rolls back by itself after some errors.
         let rolled_back = match self.tables.0.is_autocommit() {
             true => Ok(()),
-            false => self.tables.0.execute_batch("ROLLBACK"),
+            false => self.tables.run("ROLLBACK", ()).map(drop),
         };
         let forgotten = rolled_back.and_then(|()| if changed { self.forget() } else { Ok(()) });
         if let Err(error) = forgotten {

@@ -11,8 +11,12 @@ use std::{
 
 use mimalloc::MiMalloc;
 use tokio::net::TcpListener;
-use tokio_stream::{StreamExt as _, wrappers::TcpListenerStream};
-use tonic::{Request, Response, Status, Streaming, codegen::BoxStream, transport::Server};
+use tokio_stream::StreamExt as _;
+use tonic::{
+    Request, Response, Status, Streaming,
+    codegen::BoxStream,
+    transport::{Server, server::TcpIncoming},
+};
 
 use v1::{
     append_event_stream_response::Outcome, event::BodyForm, event_service_server as events,
@@ -44,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .add_service(events::EventServiceServer::new(echo.clone()))
         .add_service(sessions::SessionServiceServer::new(echo.clone()))
         .add_service(state::StateServiceServer::new(echo))
-        .serve_with_incoming(TcpListenerStream::new(listener))
+        .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
         .await?;
     Ok(())
 }

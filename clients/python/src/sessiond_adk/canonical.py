@@ -29,6 +29,15 @@ _RENAMED = {
     "thinkingTokenCount": "thoughtsTokenCount",
 }
 
+# Those of ADK for Rust.
+_FINISH_REASONS = {
+    "Stop": "STOP",
+    "MaxTokens": "MAX_TOKENS",
+    "Safety": "SAFETY",
+    "Recitation": "RECITATION",
+    "Other": "OTHER",
+}
+
 # ADK for Rust writes these parts without a member around them: the member, what tells the part, and its members.
 _BARE_PARTS = (
     ("functionCall", {"name", "args"}, ("id", "name", "args")),
@@ -70,7 +79,7 @@ def to_canonical(body: Json) -> Json:
         }
     reason = body.get("finishReason")
     if isinstance(reason, str):
-        body["finishReason"] = re.sub("(?<=[a-z])(?=[A-Z])", "_", reason).upper()
+        body["finishReason"] = _FINISH_REASONS.get(reason, reason)
     return body
 
 

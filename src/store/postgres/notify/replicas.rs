@@ -15,7 +15,9 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::super::{connect::connection::Connection, prelude::*, row::number, shared::Shared};
+use super::super::{
+    columns::Columns, connect::connection::Connection, prelude::*, row::number, shared::Shared,
+};
 use crate::{domain::token::Digest, store::Condition};
 
 /// Milliseconds between two notifications: a burst of commits costs a few of them.
@@ -104,7 +106,7 @@ pub(in super::super) async fn listen(shared: Arc<Shared>, id: StoreId) {
 /// Listens until the connection ends.
 async fn listen_once(shared: &Shared, id: StoreId) -> Result<()> {
     let (sender, mut received) = mpsc::channel(INBOX);
-    let connection = shared.connect_listening(sender).await?;
+    let connection = shared.connect_with(Some(sender)).await?;
     let listen = format!("LISTEN {}", channel(id));
     loop {
         // LISTEN changes nothing the second time. Its answer shows that the connection is alive.
@@ -158,15 +160,15 @@ fn report(shared: &Shared, looked: Result<()>) {
 /// The version of a watched scope: other numbers mean that something changed.
 type Seen = [u64; 3];
 
-const SESSION_VERSIONS: &str = "
+/// Of the watched scopes that are there, each with its place.
+const VERSIONS: &str = "
+WITH w AS (SELECT * FROM unnest($1, $2, $3)
+    WITH ORDINALITY AS w (app_name, user_id, session_id, at))
 SELECT w.at, s.incarnation, s.last_sequence, s.update_secs, s.update_nanos
-FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS w (app_name, user_id, session_id, at)
-JOIN session s ON s.app_name = w.app_name AND s.user_id = w.user_id AND s.session_id = w.session_id";
-
-const SCOPE_VERSIONS: &str = "
-SELECT w.at, s.version, 0::bigint, 0::bigint, 0
-FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (app_name, user_id, at)
-JOIN scope s ON s.app_name = w.app_name AND s.user_id = w.user_id";
+FROM w JOIN session s USING (app_name, user_id, session_id)
+UNION ALL
+SELECT w.at, s.version, 0, 0, 0 FROM w JOIN scope s USING (app_name, user_id)
+WHERE w.session_id = ''";
 
 async fn look_once(
     shared: &Shared,
@@ -178,7 +180,7 @@ async fn look_once(
         None => connection.insert(shared.connect().await?),
     };
     // A standby answers as well, but nothing can be written to it.
-    let writes = connection.run("UPDATE writer SET used_secs = used_secs WHERE false", &[]);
+    let writes = connection.all("UPDATE writer SET used_secs = used_secs WHERE false", &[]);
     connection.within(shared.limit(), writes).await?;
     let watched = shared.notifier.watched();
     let mut now: HashMap<Digest, Seen> = HashMap::with_capacity(watched.len());
@@ -199,43 +201,20 @@ async fn versions<'s>(
     connection: &Connection,
     scopes: &'s [Scope],
 ) -> Result<Vec<(&'s Scope, Seen)>> {
-    let mut seen: Vec<(&Scope, Seen)> =
-        scopes.iter().map(|scope| (scope, Seen::default())).collect();
-    let (mut apps, mut users, mut sessions, mut at) = (vec![], vec![], vec![], vec![]);
-    let (mut wide_apps, mut wide_users, mut wide_at) = (vec![], vec![], vec![]);
-    for (index, scope) in (0_i64..).zip(scopes) {
-        let user = scope.user_id().map_or("", UserId::as_str);
-        if let Scope::Session(key) = scope {
-            apps.push(key.app_name.as_str());
-            users.push(user);
-            sessions.push(key.session_id.as_str());
-            at.push(index);
-        } else {
-            wide_apps.push(scope.app_name().as_str());
-            wide_users.push(user);
-            wide_at.push(index);
-        }
-    }
-    let text = Type::TEXT_ARRAY;
-    let sessions = [
-        (&apps as _, text.clone()),
-        (&users as _, text.clone()),
-        (&sessions as _, text.clone()),
-        (&at as _, Type::INT8_ARRAY),
-    ];
-    let wide = [
-        (&wide_apps as _, text.clone()),
-        (&wide_users as _, text),
-        (&wide_at as _, Type::INT8_ARRAY),
-    ];
-    let mut rows = connection.all(SESSION_VERSIONS, &sessions).await?;
-    rows.extend(connection.all(SCOPE_VERSIONS, &wide).await?);
-    for row in rows {
+    let session = |scope: &'s Scope| match scope {
+        Scope::Session(key) => key.session_id.as_str(),
+        Scope::Application(_) | Scope::User(..) => "",
+    };
+    let versions = Columns::new(VERSIONS)
+        .texts(scopes.iter().map(Scope::app_name))
+        .texts(scopes.iter().map(|scope| scope.user_id().map_or("", UserId::as_str)))
+        .texts(scopes.iter().map(session));
+    let mut seen: Vec<_> = scopes.iter().map(|scope| (scope, Seen::default())).collect();
+    for row in versions.all(connection).await? {
         let nanos = row.try_get::<i32>(4)?.cast_unsigned();
         let update = number(&row, 3)?.wrapping_mul(1_000_000_000).wrapping_add(nanos.into());
-        if let Some((_, seen)) =
-            usize::try_from(number(&row, 0)?).ok().and_then(|at| seen.get_mut(at))
-        {
+        let place = usize::try_from(number(&row, 0)? - 1).unwrap_or(usize::MAX);
+        if let Some((_, seen)) = seen.get_mut(place) {
             *seen = [number(&row, 1)?, number(&row, 2)?, update];
         }
     }

@@ -15,7 +15,7 @@ use crate::store::{
 const NEXT: &[Migration] = &[
     MIGRATIONS[0],
     Migration {
-        version: 4,
+        version: 2,
         title: "add a column",
         sql: "ALTER TABLE session ADD COLUMN note TEXT; ALTER TABLE event ADD COLUMN note TEXT",
     },
@@ -25,7 +25,7 @@ const NEXT: &[Migration] = &[
 const BROKEN: &[Migration] = &[
     MIGRATIONS[0],
     Migration {
-        version: 4,
+        version: 2,
         title: "fail",
         sql: "ALTER TABLE session ADD COLUMN note TEXT; SELECT 1 / 0",
     },
@@ -51,7 +51,7 @@ async fn replicas_of_two_versions_run_side_by_side_during_an_upgrade() {
     // Its statements are prepared before the tables change.
     old.append(&call(), one("s", "1", &[])).await.unwrap();
     let new = open(&fixture, NEXT).await.unwrap();
-    assert_eq!(version(&fixture).await, 4);
+    assert_eq!(version(&fixture).await, 2);
     for (at, replica) in [&old, &new, &old, &new].into_iter().enumerate() {
         let id = format!("{}", at + 2);
         let appended = replica.append(&call(), one("s", &id, &[])).await.unwrap();
@@ -63,7 +63,7 @@ async fn replicas_of_two_versions_run_side_by_side_during_an_upgrade() {
     }
     // One that starts now would not know what it finds.
     let refused = open(&fixture, MIGRATIONS).await.err();
-    assert_eq!(refused, Some(OpenError::Newer { version: 4, newest: 3 }));
+    assert_eq!(refused, Some(OpenError::Newer { version: 2, newest: 1 }));
     old.close().await;
     new.close().await;
 }
@@ -87,24 +87,29 @@ async fn replicas_that_start_at_once_migrate_once() {
     }
     ids.dedup();
     assert_eq!(ids.len(), 1, "all have the identity that the first one gave");
-    assert_eq!(version(&fixture).await, 4);
+    assert_eq!(version(&fixture).await, 2);
 }
 
+/// With the columns that builds before the first release made, and with the tables of a build between two releases.
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_from_before_the_first_release_are_refused_and_stay() {
+async fn another_layout_is_refused_and_stays() {
     let Some(fixture) = Fixture::new().await else { return };
     let connection = fixture.shared.connect().await.unwrap();
-    let old = "DROP SCHEMA {} CASCADE; CREATE SCHEMA {}; CREATE TABLE meta (id INTEGER PRIMARY KEY,
-        schema_version INTEGER NOT NULL, store_id BYTEA NOT NULL, next_id BIGINT NOT NULL);
-        INSERT INTO meta VALUES (1, 2, '\\x00112233445566778899aabbccddeeff', 5)";
-    connection.batch(&old.replace("{}", &fixture.schema)).await.unwrap();
-    let refused = open(&fixture, MIGRATIONS).await.err();
-    assert_eq!(refused, Some(OpenError::Unreleased { version: 2 }));
-    assert_eq!(try_out(&connection, MIGRATIONS).await, Err(OpenError::Unreleased { version: 2 }));
-    assert_eq!(version(&fixture).await, 2);
-    let tables = "SELECT count(*) FROM information_schema.tables
-        WHERE table_schema = current_schema()";
-    assert_eq!(fixture.count(tables).await, 1);
+    let unreleased = "ALTER TABLE meta DROP COLUMN layout; UPDATE meta SET schema_version = 3";
+    let foreign = "DROP TABLE meta; CREATE TABLE meta (id INTEGER); INSERT INTO meta VALUES (1)";
+    for other in ["UPDATE meta SET layout = '0123456789abcdef'", unreleased, foreign] {
+        connection.batch(other).await.unwrap();
+        for migrations in [MIGRATIONS, NEXT] {
+            let refused = open(&fixture, migrations).await.err();
+            assert_eq!(refused, Some(OpenError::OtherLayout), "{other}");
+            let tried = try_out(&fixture.shared.connect().await.unwrap(), migrations).await;
+            assert_eq!(tried, Err(OpenError::OtherLayout), "{other}");
+        }
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM meta").await, 1);
+    let columns = "SELECT count(*) FROM information_schema.columns
+        WHERE table_schema = current_schema() AND table_name = 'meta'";
+    assert_eq!(fixture.count(columns).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,9 +120,9 @@ async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
     assert_eq!(try_out(&connection, NEXT).await, Ok(vec!["add a column"]));
     assert!(matches!(
         try_out(&connection, BROKEN).await,
-        Err(OpenError::Migration { version: 4, .. })
+        Err(OpenError::Migration { version: 2, .. })
     ));
-    assert_eq!(version(&fixture).await, 3);
+    assert_eq!(version(&fixture).await, 1);
     let columns = "SELECT count(*) FROM information_schema.columns
         WHERE table_schema = current_schema() AND column_name = 'note'";
     assert_eq!(fixture.count(columns).await, 0);
@@ -127,8 +132,8 @@ async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
 async fn a_migration_that_fails_leaves_the_database_as_it_was() {
     let Some(fixture) = Fixture::new().await else { return };
     let failed = open(&fixture, BROKEN).await.err();
-    assert!(matches!(failed, Some(OpenError::Migration { version: 4, .. })), "{failed:?}");
-    assert_eq!(version(&fixture).await, 3);
+    assert!(matches!(failed, Some(OpenError::Migration { version: 2, .. })), "{failed:?}");
+    assert_eq!(version(&fixture).await, 1);
     let old = open(&fixture, MIGRATIONS).await.unwrap();
     old.create_session(&call(), creation("s")).await.unwrap();
     old.close().await;

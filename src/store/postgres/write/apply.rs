@@ -44,36 +44,36 @@ pub(super) fn statements<'a>(
     stored: &'a Stored,
     now: Time,
 ) -> Result<Vec<Columns<'a>>, Error> {
-    let mut statements = Vec::new();
-    // First, so that an address is free for the next session there.
-    sessions::delete(&changes.removed, stored, &mut statements);
-    statements.extend(tombstones(changes, changed, now)?);
     let mut rows: Vec<&SessionRow> = changes.sessions.values().collect();
     // The same order everywhere, so that those who insert the same sessions do not wait for each other.
     rows.sort_by(|a, b| a.info.key.cmp(&b.info.key));
     let (new, old): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_new);
-    sessions::insert(&new, changed, &mut statements);
-    let nodes = new.iter().map(|row| changed.session(row.info.incarnation));
-    statements.extend(new_snapshots::initial(&new, &nodes.collect::<Result<Vec<_>, _>>()?));
-    statements.extend(markers(&changes.events, changed)?);
-    // What most groups consist of is one statement.
-    let mut of_events = Vec::new();
-    of_events.extend(events(&changes.events, changed)?);
-    sessions::update(&old, changed, stored, &mut of_events, &mut statements);
+    // First, so that an address is free for the next session there.
+    let mut statements = sessions::delete(&changes.removed, stored);
+    statements.push(tombstones(changes, changed, now)?);
+    statements.extend(sessions::insert(&new, changed));
+    statements.push(new_snapshots::initial(&new, changed)?);
+    statements.push(markers(&changes.events, changed)?);
+    let mut of_events = vec![events(&changes.events, changed)?];
+    of_events.extend(sessions::update(&old, changed, stored));
     of_events.extend(scopes(changed));
-    of_events.extend(state(changes, changed, stored)?);
-    statements.extend(Columns::together(of_events));
-    statements.extend(new_snapshots::bases(&changed.nodes));
-    statements.extend(new_snapshots::due(&changed.nodes));
-    statements.extend(requests(&changes.requests, changed)?);
-    if !changes.finished_forks.is_empty() {
-        let nodes = changes.finished_forks.iter().map(|fork| changed.session(*fork));
-        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-        statements.push(Columns::new(DELETE_TOMBSTONES).nodes(nodes.into_iter()));
-        let forks = new.iter().filter(|row| changes.finished_forks.contains(&row.info.incarnation));
-        statements.push(new_snapshots::find_newest(forks.map(|row| &row.info.key)));
+    of_events.push(state(changes, changed, stored)?);
+    of_events.retain(|statement| !statement.is_empty());
+    // What most groups consist of is one statement.
+    if !of_events.is_empty() {
+        statements.push(Columns::together(of_events));
     }
-    emptied::statements(changes, &mut statements);
+    statements.push(sessions::update_metadata(&old));
+    statements.push(new_snapshots::bases(&changed.nodes));
+    statements.push(new_snapshots::due(&changed.nodes));
+    statements.push(requests(&changes.requests, changed)?);
+    let nodes = changes.finished_forks.iter().map(|fork| changed.session(*fork));
+    let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+    statements.push(Columns::new(DELETE_TOMBSTONES).nodes(nodes.into_iter()));
+    let forks = new.iter().filter(|row| changes.finished_forks.contains(&row.info.incarnation));
+    statements.push(new_snapshots::find_newest(forks.map(|row| &row.info.key)));
+    statements.extend(emptied::statements(changes));
+    statements.retain(|statement| !statement.is_empty());
     Ok(statements)
 }
 
@@ -82,7 +82,7 @@ fn tombstones<'a>(
     changes: &ChangeSet,
     changed: &'a Changed<'_>,
     now: Time,
-) -> Result<Option<Columns<'a>>, Error> {
+) -> Result<Columns<'a>, Error> {
     let lease = now.secs().saturating_add(FORK_LEASE_SECS);
     let mut leases: BTreeMap<&Node, i64> = BTreeMap::new();
     for info in &changes.removed {
@@ -91,59 +91,47 @@ fn tombstones<'a>(
     for (fork, _) in &changes.begun_forks {
         leases.insert(changed.session(*fork)?, lease);
     }
-    let statement = || {
-        Columns::insert(TOMBSTONES, REPLACE_LEASE)
-            .nodes(leases.keys().copied())
-            .signed(leases.values().copied())
-    };
-    Ok((!leases.is_empty()).then(statement))
+    Ok(Columns::insert(TOMBSTONES, REPLACE_LEASE)
+        .nodes(leases.keys().copied())
+        .signed(leases.values().copied()))
 }
 
-fn events<'a>(
-    rows: &'a [EventRow],
-    changed: &'a Changed<'_>,
-) -> Result<Option<Columns<'a>>, Error> {
+fn events<'a>(rows: &'a [EventRow], changed: &'a Changed<'_>) -> Result<Columns<'a>, Error> {
     let nodes = rows.iter().map(|row| changed.session(row.incarnation));
     let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
     let events = rows.iter().map(|row| &*row.event);
     let into = format!("event (app_name, user_id, incarnation, {EVENT_COLUMNS})");
-    let statement = || {
-        Columns::insert(&into, "")
-            .nodes(nodes.iter().copied())
-            .numbers(events.clone().map(|event| event.sequence))
-            .texts(events.clone().map(|event| &event.event_id))
-            .texts(events.clone().map(|event| &event.invocation_id))
-            .texts(events.clone().map(|event| &event.author))
-            .texts(events.clone().map(|event| &event.branch))
-            .times(events.clone().map(|event| event.event_time))
-            .times(events.clone().map(|event| event.commit_time))
-            .numbers(events.clone().map(|event| event.versions.application))
-            .numbers(events.clone().map(|event| event.versions.user))
-            .signed(events.clone().map(|event| event.rewind_to.map(u64::cast_signed)))
-            .texts(events.clone().map(|event| removed_text(&event.changes.remove)))
-            .texts(events.clone().map(|event| &event.changes.set))
-            .texts(events.clone().map(|event| &event.body))
-            .trace_ids(events.clone().map(|event| event.trace_id))
-            .fingerprints(rows.iter().map(|row| row.fingerprint))
-    };
-    Ok((!rows.is_empty()).then(statement))
+    Ok(Columns::insert(&into, "")
+        .nodes(nodes.iter().copied())
+        .numbers(events.clone().map(|event| event.sequence))
+        .texts(events.clone().map(|event| &event.event_id))
+        .texts(events.clone().map(|event| event.invocation_id.as_ref()))
+        .texts(events.clone().map(|event| &event.author))
+        .texts(events.clone().map(|event| &event.branch))
+        .times(events.clone().map(|event| event.event_time))
+        .times(events.clone().map(|event| event.commit_time))
+        .numbers(events.clone().map(|event| event.versions.application))
+        .numbers(events.clone().map(|event| event.versions.user))
+        .signed(events.clone().map(|event| event.rewind_to.map(u64::cast_signed)))
+        .texts(events.clone().map(|event| removed_text(&event.changes.remove)))
+        .texts(events.clone().map(|event| event.changes.set.as_ref()))
+        .texts(events.clone().map(|event| event.body.as_ref()))
+        .trace_ids(events.map(|event| event.trace_id))
+        .fingerprints(rows.iter().map(|row| row.fingerprint)))
 }
 
 /// Of rewinds.
-fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Option<Columns<'a>>, Error> {
+fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Columns<'a>, Error> {
     let mut markers: Vec<(&Node, Sequence, Sequence)> = Vec::new();
     for EventRow { incarnation, event, .. } in rows {
         if let Some(to) = event.rewind_to {
             markers.push((changed.session(*incarnation)?, event.sequence, to));
         }
     }
-    let statement = || {
-        Columns::insert(MARKERS, "")
-            .nodes(markers.iter().map(|(node, ..)| *node))
-            .numbers(markers.iter().map(|(_, sequence, _)| *sequence))
-            .numbers(markers.iter().map(|(.., to)| *to))
-    };
-    Ok((!markers.is_empty()).then(statement))
+    Ok(Columns::insert(MARKERS, "")
+        .nodes(markers.iter().map(|(node, ..)| *node))
+        .numbers(markers.iter().map(|(_, sequence, _)| *sequence))
+        .numbers(markers.iter().map(|(.., to)| *to)))
 }
 
 fn update_scopes() -> String {
@@ -157,11 +145,8 @@ fn update_scopes() -> String {
 }
 
 /// The rows of applications and users, and of their logs.
-fn scopes<'a>(changed: &'a Changed<'a>) -> Vec<Columns<'a>> {
+fn scopes<'a>(changed: &'a Changed<'a>) -> [Columns<'a>; 2] {
     let wide: Vec<&NodeChange<'_>> = changed.wide().collect();
-    if wide.is_empty() {
-        return Vec::new();
-    }
     let update = Columns::new(update_scopes())
         .scopes(wide.iter().map(|it| &it.node))
         .numbers(wide.iter().map(|it| it.change.version))
@@ -188,8 +173,8 @@ fn scopes<'a>(changed: &'a Changed<'a>) -> Vec<Columns<'a>> {
         .texts(sources.clone().map(|source| source.map(|it| &it.key.session_id)))
         .signed(sources.map(|source| source.map(|it| it.sequence.cast_signed())))
         .texts(rows.clone().map(|row| removed_text(&row.changes.remove)))
-        .texts(rows.map(|row| &row.changes.set));
-    vec![update, insert]
+        .texts(rows.map(|row| row.changes.set.as_ref()));
+    [update, insert]
 }
 
 /// A key of a node: its value, and the version that made it.
@@ -199,7 +184,7 @@ fn state<'a>(
     changes: &'a ChangeSet,
     changed: &'a Changed<'a>,
     stored: &'a Stored,
-) -> Result<Option<Columns<'a>>, Error> {
+) -> Result<Columns<'a>, Error> {
     let mut keys: Vec<KeyRow<'a>> = Vec::new();
     for NodeChange { node, change, .. } in &changed.nodes {
         let state = change.state.iter();
@@ -218,29 +203,20 @@ fn state<'a>(
         let removed = removed.into_iter().flatten().filter(|(name, _)| !is_set(name));
         keys.extend(removed.map(|(name, version)| (node, &**name, None, *version)));
     }
-    let statement = || {
-        Columns::insert(STATE, REPLACE_STATE)
-            .nodes(keys.iter().map(|(node, ..)| *node))
-            .texts(keys.iter().map(|(_, name, ..)| *name))
-            .texts(keys.iter().map(|(_, _, value, _)| *value))
-            .numbers(keys.iter().map(|(.., version)| *version))
-    };
-    Ok((!keys.is_empty()).then(statement))
+    Ok(Columns::insert(STATE, REPLACE_STATE)
+        .nodes(keys.iter().map(|(node, ..)| *node))
+        .texts(keys.iter().map(|(_, name, ..)| *name))
+        .texts(keys.iter().map(|(_, _, value, _)| *value))
+        .numbers(keys.iter().map(|(.., version)| *version)))
 }
 
-fn requests<'a>(
-    rows: &'a [RequestRow],
-    changed: &Changed<'_>,
-) -> Result<Option<Columns<'a>>, Error> {
+fn requests<'a>(rows: &'a [RequestRow], changed: &Changed<'_>) -> Result<Columns<'a>, Error> {
     let nodes = rows.iter().map(|row| changed.scope(&row.scope));
     let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
-    let statement = || {
-        Columns::insert(REQUESTS, "")
-            .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
-            .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))
-            .numbers(nodes.iter().map(|node| node.incarnation.0))
-            .texts(rows.iter().map(|row| &row.id))
-            .fingerprints(rows.iter().map(|row| row.fingerprint))
-    };
-    Ok((!rows.is_empty()).then(statement))
+    Ok(Columns::insert(REQUESTS, "")
+        .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
+        .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))
+        .numbers(nodes.iter().map(|node| node.incarnation.0))
+        .texts(rows.iter().map(|row| &row.id))
+        .fingerprints(rows.iter().map(|row| row.fingerprint)))
 }

@@ -19,26 +19,21 @@ const ENDED: &str = "ended_scope (app_name, user_id, through)";
 const RAISE_FLOOR: &str =
     "UPDATE meta SET version_floor = greatest(version_floor, $1) WHERE id = 1";
 
-pub(super) fn statements(changes: &ChangeSet, statements: &mut Vec<Columns<'_>>) {
+pub(super) fn statements(changes: &ChangeSet) -> Vec<Columns<'_>> {
     let ChangeSet { emptied, looked_at, ended, .. } = changes;
     let gone = ended.iter().map(|(key, _)| key);
-    if !looked_at.is_empty() || !ended.is_empty() {
-        statements.push(names(Columns::new(UNLIST), looked_at.iter().chain(gone.clone())));
-    }
-    // Then, because the end of a user lists its application again.
-    if !emptied.is_empty() {
-        statements.push(names(Columns::insert(LIST, LISTED), emptied.iter()));
-    }
-    if ended.is_empty() {
-        return;
-    }
-    statements.push(names(Columns::new(END), gone));
     let written = ended.iter().filter(|(_, version)| *version > 0);
-    if let Some(last) = written.clone().map(|(_, version)| *version).max() {
-        let insert = names(Columns::insert(ENDED, ""), written.clone().map(|(key, _)| key));
-        statements.push(insert.numbers(written.map(|(_, version)| *version)));
-        statements.push(Columns::new(RAISE_FLOOR).number(last + 1));
-    }
+    let mut statements = vec![
+        names(Columns::new(UNLIST), looked_at.iter().chain(gone.clone())),
+        // Then, because the end of a user lists its application again.
+        names(Columns::insert(LIST, LISTED), emptied.iter()),
+        names(Columns::new(END), gone),
+        names(Columns::insert(ENDED, ""), written.clone().map(|(key, _)| key))
+            .numbers(written.clone().map(|(_, version)| *version)),
+    ];
+    let last = written.map(|(_, version)| *version).max();
+    statements.extend(last.map(|last| Columns::new(RAISE_FLOOR).number(last + 1)));
+    statements
 }
 
 /// Two columns: application and user.

@@ -1,119 +1,110 @@
 //! The rows that were read for a group, as what its decisions read.
 
-use std::collections::BTreeSet;
-
 use super::{
     super::{
         node::Node,
         prelude::*,
-        row::{self, Found, Snapshots, number},
+        row::{self, Found, Snapshots, Value, number},
         schema::WIDE,
     },
-    cache::Cache,
-    needed::{Locks, Reads},
+    needed::{Needed, Place},
     stored::{Stored, scope_key},
 };
 use crate::commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState};
 
-/// The place among the rows of the statement's columns that a row is about.
-fn place(row: &Row, at: usize) -> Result<usize> {
-    Ok(usize::try_from(number(row, at)?).unwrap_or(usize::MAX))
+/// What a row is about, which its first column counts from 1.
+fn asked<'n, T>(row: &Row, of: &'n [T]) -> Result<&'n T, Error> {
+    let at = usize::try_from(number(row, 0)?).unwrap_or(usize::MAX);
+    let not_asked = || Error::internal("the database answered what was not asked");
+    at.checked_sub(1).and_then(|at| of.get(at)).ok_or_else(not_asked)
 }
 
-fn no_place() -> Error {
-    Error::internal("the database answered what was not asked")
+/// The scope at an address. Of a session: `None` if there is none, and also if it was made after the address was locked.
+fn scope_at(place: &Place, loaded: &Loaded) -> Option<ScopeKey> {
+    match (place.user_id.as_str(), place.session_id.as_str()) {
+        ("", _) => Some(ScopeKey::Application(place.app_name.clone())),
+        (_, "") => Some(ScopeKey::User(place.app_name.clone(), place.user_id.clone())),
+        _ => loaded.addresses.get(place).copied().flatten().map(ScopeKey::Session),
+    }
 }
 
-/// Sessions that were locked, each with what the cache has of its version. Returns those that it has nothing of.
+/// Sessions that were locked.
 pub(super) fn sessions(
     rows: &[Row],
-    locks: &Locks<'_>,
-    cache: &mut Cache,
-    loaded: &mut Loaded,
-    stored: &mut Stored,
-) -> Result<Vec<Node>, Error> {
-    let mut unknown = Vec::new();
-    loaded.addresses.extend(locks.sessions.iter().map(|key| (key.clone(), None)));
-    for row in rows {
-        let found = row::session(row, 0)?;
-        let Found { info, state_bytes, .. } = &found;
-        let incarnation = info.incarnation;
-        let (own, markers) = match cache.take(&ScopeKey::Session(incarnation), info.last_sequence) {
-            Some(known) => (known.state, known.markers),
-            None => {
-                unknown.push(Node::session(&info.key, incarnation));
-                (ScopeState::new(info.last_sequence, *state_bytes), Vec::new())
-            }
-        };
-        loaded.addresses.insert(info.key.clone(), Some(incarnation));
-        loaded.sessions.insert(incarnation, SessionState { info: info.clone(), own, markers });
-        stored.sessions.insert(incarnation, found);
-    }
-    Ok(unknown)
-}
-
-/// Applications and users, each with what the cache has of its version.
-pub(super) fn scopes(
-    rows: &[Row],
-    locks: &Locks<'_>,
-    cache: &mut Cache,
+    needed: &Needed<'_>,
     loaded: &mut Loaded,
     stored: &mut Stored,
 ) -> Result<(), Error> {
-    let without_row = locks.visible.iter().map(|node| (scope_key(node), ScopeState::new(0, 0)));
-    loaded.scopes.extend(without_row);
+    loaded.addresses.extend(needed.sessions.iter().map(|key| (key.clone(), None)));
     for row in rows {
-        let (app_name, user_id, incarnation) = (row.try_get(0)?, row.try_get(1)?, WIDE);
-        let node = Node { app_name, user_id, incarnation };
-        let (scope, version) = (scope_key(&node), number(row, 2)?);
-        let state_bytes = usize::try_from(number(row, 3)?).unwrap_or(usize::MAX);
-        let state = match cache.take(&scope, version) {
-            Some(known) => ScopeState { state_bytes, ..known.state },
-            None => ScopeState::new(version, state_bytes),
-        };
-        let state = ScopeState { base: number(row, 6)?, ..state };
-        if locks.scopes.contains(&node) {
-            let snapshots = Snapshots { newest: number(row, 4)?, changed_bytes: number(row, 5)? };
-            stored.scopes.insert(scope.clone(), snapshots);
-        }
-        loaded.scopes.insert(scope, state);
+        let found = row::session(row, 0)?;
+        let Found { info, state_bytes, .. } = &found;
+        let own = ScopeState::new(info.last_sequence, *state_bytes);
+        let session = SessionState { info: info.clone(), own, markers: Vec::new() };
+        loaded.addresses.insert(info.key.clone(), Some(info.incarnation));
+        loaded.sessions.insert(info.incarnation, session);
+        stored.sessions.insert(info.incarnation, found);
     }
     Ok(())
 }
 
-/// Keys, and the versions of what is `unlocked`, which have risen if others have written meanwhile. `keys` are those that were read one
-/// by one.
-pub(super) fn state(
-    rows: &[Row],
-    reads: &Reads<'_>,
-    keys: &[(&Node, &str)],
-    unlocked: &[&Node],
+/// Applications and users.
+pub(super) fn scopes(
+    rows: [&[Row]; 2],
+    needed: &Needed<'_>,
     loaded: &mut Loaded,
+    stored: &mut Stored,
 ) -> Result<(), Error> {
-    for (node, name) in keys {
-        if let Some(state) = loaded.scope_mut(&scope_key(node)) {
-            state.keys.insert((*name).into(), None);
+    let without_row = needed.visible.iter().map(|node| (scope_key(node), ScopeState::new(0, 0)));
+    loaded.scopes.extend(without_row);
+    for row in rows.into_iter().flatten() {
+        let (app_name, user_id, incarnation) = (row.try_get(0)?, row.try_get(1)?, WIDE);
+        let node = Node { app_name, user_id, incarnation };
+        let state_bytes = usize::try_from(number(row, 3)?).unwrap_or(usize::MAX);
+        let state = ScopeState::new(number(row, 2)?, state_bytes);
+        if needed.scopes.contains(&node) {
+            let snapshots = Snapshots { newest: number(row, 4)?, changed_bytes: number(row, 5)? };
+            stored.scopes.insert(scope_key(&node), snapshots);
         }
+        loaded.scopes.insert(scope_key(&node), ScopeState { base: number(row, 6)?, ..state });
     }
-    for node in &reads.whole {
-        if let Some(state) = loaded.scope_mut(&scope_key(node)) {
-            state.keys.clear();
-            state.complete = true;
-        }
+    Ok(())
+}
+
+/// Keys that were read one by one.
+pub(super) fn keys(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Result<(), Error> {
+    let keys: Vec<&(Place, &str)> = needed.keys.iter().collect();
+    for (place, name) in &keys {
+        let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
+        state.map(|state| state.keys.insert((*name).into(), None));
     }
-    let nodes: Vec<&Node> = reads.whole.iter().chain(keys.iter().map(|(node, _)| *node)).collect();
     for row in rows {
-        let (at, name, value) = (place(row, 0)?, row.try_get::<Option<&str>>(1)?, row.try_get(2)?);
-        let value: Option<row::Value> = value;
+        let (place, name) = asked(row, &keys)?;
+        let value: Option<Value> = row.try_get(2)?;
         let version = number(row, 3)?;
-        let of = if name.is_some() { &nodes[..] } else { unlocked };
-        let node = of.get(at).ok_or_else(no_place)?;
-        let Some(state) = loaded.scope_mut(&scope_key(node)) else { continue };
-        match name {
-            Some(name) => {
-                state.keys.insert(name.into(), value.map(|row::Value(json)| (json, version)));
-            }
+        let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
+        let value = value.map(|Value(json)| (json, version));
+        state.map(|state| state.keys.insert((*name).into(), value));
+    }
+    Ok(())
+}
+
+/// Scopes of which every key was read. The versions of those that are not locked have risen if others have written meanwhile.
+pub(super) fn whole(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Result<(), Error> {
+    let places: Vec<&Place> = needed.whole.iter().collect();
+    for place in &places {
+        let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
+        state.map(|state| state.complete = true);
+    }
+    for row in rows {
+        let key = scope_at(asked(row, &places)?, loaded);
+        let Some(state) = key.and_then(|key| loaded.scope_mut(&key)) else { continue };
+        let version = number(row, 3)?;
+        match row.try_get::<Option<&str>>(1)? {
             None => state.version = version,
+            Some(name) => {
+                state.keys.insert(name.into(), Some((row::value(row, 2)?, version)));
+            }
         }
     }
     Ok(())
@@ -129,33 +120,31 @@ pub(super) fn markers(rows: &[Row], loaded: &mut Loaded) -> Result<(), Error> {
     Ok(())
 }
 
-/// Events, with the time before each. Without any event there is one row, which has the time only.
-pub(super) fn events(
-    rows: &[Row],
-    asked: &BTreeSet<(Incarnation, &EventId)>,
-    loaded: &mut Loaded,
-) -> Result<(), Error> {
-    let keys: Vec<(Incarnation, EventId)> =
-        asked.iter().map(|(incarnation, id)| (*incarnation, (*id).clone())).collect();
-    loaded.events.extend(keys.iter().map(|key| (key.clone(), None)));
+pub(super) fn events(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Result<(), Error> {
+    let key = |(at, id): &(SessionKey, &EventId)| {
+        Some((loaded.addresses.get(at).copied()??, (*id).clone()))
+    };
+    let keys: Vec<Option<(Incarnation, EventId)>> = needed.events.iter().map(key).collect();
+    loaded.events.extend(keys.iter().flatten().map(|key| (key.clone(), None)));
     for row in rows {
-        if row.try_get::<Option<i64>>(1)?.is_none() {
-            continue;
-        }
-        let key = keys.get(place(row, 1)?).ok_or_else(no_place)?;
-        let (event, fingerprint) = (row::event(row, 2, false)?, row::event_fingerprint(row, 2)?);
+        let Some(key) = asked(row, &keys)? else { continue };
+        let (event, fingerprint) = (row::event(row, 1, false)?, row::event_fingerprint(row, 1)?);
         let found = EventRow { incarnation: key.0, event: event.into(), fingerprint };
         loaded.events.insert(key.clone(), Some(found));
     }
     Ok(())
 }
 
-pub(super) fn requests(rows: &[Row], reads: &Reads<'_>, loaded: &mut Loaded) -> Result<(), Error> {
-    let keys = reads.requests.iter().map(|(node, id)| (scope_key(node), (*id).clone()));
-    let keys: Vec<(ScopeKey, RequestId)> = keys.collect();
-    loaded.requests.extend(keys.iter().map(|key| (key.clone(), None)));
+pub(super) fn requests(
+    rows: &[Row],
+    needed: &Needed<'_>,
+    loaded: &mut Loaded,
+) -> Result<(), Error> {
+    let key = |(at, id): &(Place, &RequestId)| Some((scope_at(at, loaded)?, (*id).clone()));
+    let keys: Vec<Option<(ScopeKey, RequestId)>> = needed.requests.iter().map(key).collect();
+    loaded.requests.extend(keys.iter().flatten().map(|key| (key.clone(), None)));
     for row in rows {
-        let key = keys.get(place(row, 0)?).ok_or_else(no_place)?;
+        let Some(key) = asked(row, &keys)? else { continue };
         loaded.requests.insert(key.clone(), Some(row::fingerprint(row, 1)?));
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! Writes: lanes take requests in groups, lock and load what their decisions need, and apply what they change.
 
 mod apply;
-mod cache;
 mod changed;
 pub(super) mod disk;
 mod emptied;

@@ -2,7 +2,7 @@
 
 use super::{
     super::{columns::Columns, node::Node, prelude::*},
-    changed::NodeChange,
+    changed::{Changed, NodeChange},
 };
 use crate::{
     commit::SessionRow,
@@ -49,19 +49,19 @@ FROM unnest($1, $2, $3) AS k (app_name, user_id, session_id)
 WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id";
 
 /// The initial states of new sessions.
-pub(super) fn initial<'a>(rows: &[&'a SessionRow], nodes: &[&'a Node]) -> Option<Columns<'a>> {
-    let keys = rows
-        .iter()
-        .zip(nodes)
-        .flat_map(|(row, node)| row.initial.iter().map(|(name, value)| (*node, name, value)));
-    let keys: Vec<(&'a Node, &'a Box<str>, &'a Json)> = keys.collect();
-    let statement = || {
-        Columns::new(INSERT_INITIAL)
-            .nodes(keys.iter().map(|(node, ..)| *node))
-            .texts(keys.iter().map(|(_, name, _)| &***name))
-            .texts(keys.iter().map(|(.., value)| *value))
-    };
-    (!keys.is_empty()).then(statement)
+pub(super) fn initial<'a>(
+    rows: &[&'a SessionRow],
+    changed: &'a Changed<'_>,
+) -> Result<Columns<'a>, Error> {
+    let mut keys: Vec<(&Node, &str, &Json)> = Vec::new();
+    for row in rows {
+        let node = changed.session(row.info.incarnation)?;
+        keys.extend(row.initial.iter().map(|(name, value)| (node, &**name, value)));
+    }
+    Ok(Columns::new(INSERT_INITIAL)
+        .nodes(keys.iter().map(|(node, ..)| *node))
+        .texts(keys.iter().map(|(_, name, _)| *name))
+        .texts(keys.iter().map(|(.., value)| *value)))
 }
 
 /// Empty snapshots where the logs of applications and users begin that go on from another life.
@@ -69,27 +69,20 @@ const INSERT_BASES: &str = "
 INSERT INTO snapshot SELECT k_app, k_user, k_incarnation, k_version, '{}', '{}', '{}'
 FROM unnest($1, $2, $3, $4) AS k (k_app, k_user, k_incarnation, k_version)";
 
-pub(super) fn bases<'a>(changed: &'a [NodeChange<'a>]) -> Option<Columns<'a>> {
-    let begun = |it: &&NodeChange<'_>| it.change.before == 0 && it.change.base > 0;
-    let begun: Vec<&NodeChange<'_>> = changed.iter().filter(begun).collect();
-    let statement = || {
-        Columns::new(INSERT_BASES)
-            .nodes(begun.iter().map(|it| &it.node))
-            .numbers(begun.iter().map(|it| it.change.base))
-    };
-    (!begun.is_empty()).then(statement)
+pub(super) fn bases<'a>(changed: &'a [NodeChange<'a>]) -> Columns<'a> {
+    let begun = changed.iter().filter(|it| it.change.before == 0 && it.change.base > 0);
+    Columns::new(INSERT_BASES)
+        .nodes(begun.clone().map(|it| &it.node))
+        .numbers(begun.map(|it| it.change.base))
 }
 
 /// The snapshots that are due, once the state is written.
-pub(super) fn due<'a>(changed: &'a [NodeChange<'a>]) -> Option<Columns<'a>> {
-    let due: Vec<&NodeChange<'_>> = changed.iter().filter(|it| it.due).collect();
-    let statement = || {
-        Columns::new(insert_snapshots())
-            .nodes(due.iter().map(|it| &it.node))
-            .numbers(due.iter().map(|it| it.change.version))
-            .numbers(due.iter().map(|it| it.change.state_bytes as u64))
-    };
-    (!due.is_empty()).then(statement)
+pub(super) fn due<'a>(changed: &'a [NodeChange<'a>]) -> Columns<'a> {
+    let due = changed.iter().filter(|it| it.due);
+    Columns::new(insert_snapshots())
+        .nodes(due.clone().map(|it| &it.node))
+        .numbers(due.clone().map(|it| it.change.version))
+        .numbers(due.map(|it| it.change.state_bytes as u64))
 }
 
 /// Corrects what the rows of finished forks say.

@@ -1,32 +1,76 @@
 //! Long work in bounded pieces: copying a session into a fork, and removing the rows of a session that is gone.
 
-use super::super::{
-    columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
-    schema::PURGED,
+use super::{
+    super::{
+        columns::Columns, connect::connection::Connection, node::Node, prelude::*, schema::PURGED,
+    },
+    changed::Changed,
+    stored::Stored,
 };
 use crate::{
-    commit::ScopeKey,
+    commit::{ChangeSet, CopiedEvents, FORK_LEASE_SECS, ScopeKey},
     store::rows::{EVENT_BYTES, EVENT_COLUMNS},
 };
 
-/// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds of the lane's time.
+/// Rows, and bytes of events and snapshots, that one piece of a sweep removes: a few milliseconds of the lane's time.
 const PURGED_ROWS: usize = 512;
 const PURGED_BYTES: u64 = 1 << 20;
 
-/// Snapshots of a removed application or user, likewise: each has a mebibyte at most.
-const PURGED_SNAPSHOTS: usize = 8;
-
-/// The rows of a session.
+/// The rows of a node.
 const OF_NODE: &str = "app_name = $1 AND user_id = $2 AND incarnation = $3";
+
+/// Those of an application or a user, in a table without an incarnation.
+const OF_LOG: &str = "app_name = $1 AND user_id = $2 AND $3::bigint = 0";
 
 /// Bytes of a snapshot, which need not be read for that.
 const SNAPSHOT_BYTES: &str = "pg_column_size(key_names) + pg_column_size(key_values)";
 
-/// Tables with short rows of a session, each with the rest of its key.
-const SHORT_ROWS: [(&str, &str); 2] = [("state", "name"), ("request", "request_id")];
+/// A table with rows of a node that is gone: its name, the rest of its key, which rows, and their bytes.
+type Rows = (&'static str, &'static str, &'static str, &'static str);
+
+/// Of a session.
+const OF_SESSION: [Rows; 5] = [
+    ("event", "sequence", "incarnation = $3", EVENT_BYTES),
+    ("marker", "sequence", "incarnation = $3", "0"),
+    ("snapshot", "version", "incarnation = $3", SNAPSHOT_BYTES),
+    ("state", "name", "incarnation = $3", "0"),
+    ("request", "request_id", "incarnation = $3", "0"),
+];
+
+/// Of an application or a user, up to a version. Snapshots come first: a log without its beginning is read only behind one.
+const OF_SCOPE: [Rows; 3] = [
+    ("snapshot", "version", "version <= $4 AND incarnation = $3", SNAPSHOT_BYTES),
+    ("scope_log", "version", "version <= $4 AND $3::bigint = 0", "0"),
+    ("state", "name", "version <= $4 AND incarnation = $3 AND value IS NULL", "0"),
+];
+
+/// Writes the pieces of a change set.
+pub(super) async fn apply(
+    connection: &Connection,
+    changes: &ChangeSet,
+    changed: &Changed<'_>,
+    stored: &Stored,
+    now: Time,
+) -> Result<()> {
+    let lease_secs = now.secs().saturating_add(FORK_LEASE_SECS);
+    for CopiedEvents { from, to, after, up_to } in &changes.copied {
+        let from = changed.session(*from)?;
+        let to = Node { incarnation: *to, ..from.clone() };
+        copy(connection, from, &to, (*after, *up_to), lease_secs).await?;
+    }
+    match (changes.purged, &stored.tombstone, &stored.ended) {
+        (Some(_), Some(session), _) => purge(connection, session).await?,
+        (Some(_), None, Some((scope, through))) => purge_scope(connection, scope, *through).await?,
+        _ => {}
+    }
+    for user in &changes.unnamed {
+        remove_name(connection, user).await?;
+    }
+    Ok(())
+}
 
 /// Copies the events in `(after, up_to]` of a session into a fork, with what belongs to them, and renews the fork's lease.
-pub(super) async fn copy(
+async fn copy(
     connection: &Connection,
     from: &Node,
     to: &Node,
@@ -61,29 +105,11 @@ async fn set_lease(connection: &Connection, fork: &Node, lease_secs: i64) -> Res
 }
 
 /// Removes some rows of a session that is gone, and its tombstone when nothing else is left.
-pub(super) async fn purge(connection: &Connection, session: &Node) -> Result<()> {
+async fn purge(connection: &Connection, session: &Node) -> Result<()> {
     // A fork cannot go on without these rows.
     set_lease(connection, session, PURGED).await?;
-    let tables = [
-        ("event", "sequence", EVENT_BYTES, &["event", "marker"][..]),
-        ("snapshot", "version", SNAPSHOT_BYTES, &["snapshot"][..]),
-    ];
-    for (table, version, bytes, with) in tables {
-        if let Some(end) = end_of_piece(connection, session, table, version, bytes).await? {
-            for table in with {
-                let sql = format!("DELETE FROM {table} WHERE {OF_NODE} AND {version} <= $4");
-                Columns::new(sql).node(session).number(end).all(connection).await?;
-            }
-            return Ok(());
-        }
-    }
-    for (table, key) in SHORT_ROWS {
-        let sql = format!(
-            "DELETE FROM {table} WHERE {OF_NODE} AND {key} <= (SELECT max({key}) FROM
-             (SELECT {key} FROM {table} WHERE {OF_NODE} ORDER BY {key} LIMIT {PURGED_ROWS}) piece)
-             RETURNING 1"
-        );
-        if Columns::new(sql).node(session).all(connection).await?.len() == PURGED_ROWS {
+    for rows in &OF_SESSION {
+        if purge_rows(connection, session, None, rows).await? {
             return Ok(());
         }
     }
@@ -92,37 +118,41 @@ pub(super) async fn purge(connection: &Connection, session: &Node) -> Result<()>
 }
 
 /// Removes some rows of an application or a user that was removed at a version, and then what names it here.
-pub(super) async fn purge_scope(
-    connection: &Connection,
-    scope: &Node,
-    through: Version,
-) -> Result<()> {
-    // Snapshots first: a log without its beginning is read only behind one.
-    let tables = [
-        ("snapshot", "version", "incarnation = $3 AND version <= $4", PURGED_SNAPSHOTS),
-        ("scope_log", "version", "$3::bigint = 0 AND version <= $4", PURGED_ROWS),
-        ("state", "name", "incarnation = $3 AND value IS NULL AND version <= $4", PURGED_ROWS),
-    ];
-    for (table, key, condition, limit) in tables {
-        let sql = format!(
-            "DELETE FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
-             AND {key} <= (SELECT max({key}) FROM
-                 (SELECT {key} FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
-                  ORDER BY {key} LIMIT {limit}) piece)
-             RETURNING 1"
-        );
-        let delete = Columns::new(sql).node(scope).number(through);
-        if !delete.all(connection).await?.is_empty() {
+async fn purge_scope(connection: &Connection, scope: &Node, through: Version) -> Result<()> {
+    for rows in &OF_SCOPE {
+        if purge_rows(connection, scope, Some(through), rows).await? {
             return Ok(());
         }
     }
-    let sql = "DELETE FROM ended_scope
-        WHERE app_name = $1 AND user_id = $2 AND $3::bigint = 0 AND through = $4";
+    let sql = format!("DELETE FROM ended_scope WHERE {OF_LOG} AND through = $4");
     Columns::new(sql).node(scope).number(through).all(connection).await.map(drop)
 }
 
+/// Removes the first rows of a node, up to a version if one is told. Returns whether there was one.
+async fn purge_rows(
+    connection: &Connection,
+    node: &Node,
+    through: Option<Version>,
+    (table, key, condition, bytes): &Rows,
+) -> Result<bool> {
+    let sql = format!(
+        "DELETE FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition} AND {key} <= (
+             SELECT max({key}) FROM (
+                 SELECT {key}, sum({bytes}) OVER (ORDER BY {key}) - ({bytes}) AS bytes_before
+                 FROM (SELECT * FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
+                       ORDER BY {key} LIMIT {PURGED_ROWS}) t
+             ) piece WHERE bytes_before < {PURGED_BYTES})
+         RETURNING 1"
+    );
+    let mut delete = Columns::new(sql).node(node);
+    if let Some(through) = through {
+        delete = delete.number(through);
+    }
+    Ok(!delete.all(connection).await?.is_empty())
+}
+
 /// Removes the name of a user from some of the changes of its application, and some of the scope's requests.
-pub(super) async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
+async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
     let Some(node) = Node::wide(scope) else { return Ok(()) };
     let update = format!(
         "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
@@ -137,27 +167,4 @@ pub(super) async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Re
              (SELECT request_id FROM request WHERE {OF_NODE} LIMIT {PURGED_ROWS})"
     );
     Columns::new(delete).node(&node).all(connection).await.map(drop)
-}
-
-/// The last version of the rows that fit into a piece; `None`: there are no rows.
-async fn end_of_piece(
-    connection: &Connection,
-    session: &Node,
-    table: &str,
-    version: &str,
-    bytes: &str,
-) -> Result<Option<u64>> {
-    let sql = format!(
-        "SELECT {version}, ({bytes})::bigint FROM {table} WHERE {OF_NODE}
-         ORDER BY {version} LIMIT {PURGED_ROWS}"
-    );
-    let (mut end, mut sum) = (None, 0);
-    for row in Columns::new(sql).node(session).all(connection).await? {
-        end = Some(number(&row, 0)?);
-        sum += number(&row, 1)?;
-        if sum >= PURGED_BYTES {
-            break;
-        }
-    }
-    Ok(end)
 }

@@ -6,64 +6,58 @@ use super::{
     super::{
         columns::Columns,
         connect::connection::Connection,
-        log::{PIECE_BYTES, PIECE_ROWS, first_of, rows},
+        log::rows,
         node::Node,
         prelude::*,
-        row::{address, nanos, number, time},
+        read::pool::Reader,
+        row::{address, number},
         schema::WIDE,
-        snapshot,
     },
-    needed::Reads,
-    stored::{Stored, scope_key},
+    stored::{Removed, Stored, scope_key},
 };
-use crate::commit::{Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS};
+use crate::{
+    commit::{Address, Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS},
+    read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past},
+};
 
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
 
-/// Addresses of sessions that may have expired by `about`, for a sweep. They are locked next, and read again.
-pub(super) async fn look_up_expired(
-    connection: &Connection,
-    needs: &[Needs<'_>],
-    about: Time,
-) -> Result<Vec<SessionKey>> {
-    let mut expired = Vec::new();
-    if needs.iter().any(|needs| needs.sweep) {
-        let sql = "SELECT app_name, user_id, session_id FROM session_expiry
-            WHERE (expire_secs, expire_nanos) <= ($1, $2)
-            ORDER BY expire_secs, expire_nanos LIMIT $3";
-        let limits = [
-            (&about.secs() as _, Type::INT8),
-            (&nanos(about) as _, Type::INT4),
-            (&(SWEPT_SESSIONS as i64) as _, Type::INT8),
-        ];
-        let found = connection.all(sql, &limits).await?;
-        expired = found.iter().map(address).collect::<Result<_>>()?;
-        let unused = about.secs().saturating_sub(WRITER_SECS);
-        let sql = "DELETE FROM writer WHERE used_secs < $1";
-        connection.run(sql, &[(&unused, Type::INT8)]).await?;
-    }
-    Ok(expired)
+/// What a sweep may end. It is locked next.
+#[derive(Default)]
+pub(super) struct Swept {
+    /// Sessions that may have expired.
+    pub(super) expired: Vec<SessionKey>,
+    /// Applications and users that may be empty.
+    pub(super) emptied: Vec<Node>,
 }
 
-/// Applications and users that may be empty, for a sweep. They are locked next.
-pub(super) async fn look_up_emptied(
-    connection: &Connection,
-    needs: &[Needs<'_>],
-) -> Result<Vec<Node>> {
-    if !needs.iter().any(|needs| needs.sweep) {
-        return Ok(Vec::new());
-    }
-    let sql = "SELECT app_name, user_id FROM emptied LIMIT $1";
-    let rows = connection.all(sql, &[(&(SWEPT_SESSIONS as i64), Type::INT8)]).await?;
-    let node = |row: &Row| {
-        Ok(Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation: WIDE })
-    };
-    rows.iter().map(node).collect()
+/// Looks for what may have expired by `about`, or be empty, and removes the rows of connections that write no longer.
+pub(super) async fn look_up_swept(connection: &Connection, about: Time) -> Result<Swept> {
+    let limit = SWEPT_SESSIONS as u64;
+    let sql = "SELECT app_name, user_id, session_id FROM session
+        WHERE (expire_secs, expire_nanos) <= ($1, $2)
+        ORDER BY expire_secs, expire_nanos LIMIT $3";
+    let expired = Columns::new(sql).time(about).number(limit).all(connection).await?;
+    let unused = about.secs().saturating_sub(WRITER_SECS);
+    let delete = Columns::new("DELETE FROM writer WHERE used_secs < $1");
+    delete.value(Type::INT8, unused).all(connection).await?;
+    let sql = "SELECT app_name, user_id, 0::bigint FROM emptied LIMIT $1";
+    let emptied = Columns::new(sql).number(limit).all(connection).await?;
+    Ok(Swept {
+        expired: expired.iter().map(address).collect::<Result<_>>()?,
+        emptied: emptied.iter().map(node).collect::<Result<_>>()?,
+    })
+}
+
+/// A node, in the first columns.
+fn node(row: &Row) -> Result<Node> {
+    let incarnation = Incarnation(number(row, 2)?);
+    Ok(Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation })
 }
 
 /// Whether those that were looked up, and are locked, are in use or named by other rows.
-pub(super) async fn read_emptied(
+async fn read_emptied(
     connection: &Connection,
     looked_up: &[Node],
     loaded: &mut Loaded,
@@ -100,79 +94,85 @@ pub(super) async fn read_version_floor(connection: &Connection) -> Result<Versio
 /// Own states of the past, pieces of forks, and leases.
 pub(super) async fn read(
     connection: &Connection,
-    reads: &Reads<'_>,
+    needs: &[Needs<'_>],
     loaded: &mut Loaded,
     stored: &mut Stored,
 ) -> Result<()> {
-    for (node, at) in &reads.past {
-        let key = (node.incarnation, *at);
-        let times = event_times(connection, node, *at).await?;
-        let mut past = PastState { state: BTreeMap::new(), times };
-        let mut removed = Vec::new();
-        for (name, (value, version)) in snapshot::past(connection, node, *at).await? {
-            match value {
-                Some(value) => drop(past.state.insert(name, (value, version))),
-                None => removed.push((name, version)),
-            }
+    for needs in needs {
+        let Some(Address::Session(key)) = needs.address else { continue };
+        let Some(session) = loaded.addresses.get(key).copied().flatten() else { continue };
+        let last_sequence = loaded.sessions.get(&session).map_or(0, |it| it.info.last_sequence);
+        if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {
+            let (past, removed) = read_past(connection, &Node::session(key, session), at).await?;
+            loaded.past.insert((session, at), past);
+            stored.removed.insert((session, at), removed);
         }
-        loaded.past.insert(key, past);
-        stored.removed.insert(key, removed);
-    }
-    for (node, after, up_to) in &reads.pieces {
-        let wanted = first_of(&[(*after, *up_to)], false, PIECE_ROWS);
-        let piece = rows(connection, node, "sequence", &wanted, Some(PIECE_BYTES)).await?;
-        let end = piece.last().map_or(Ok(*up_to), |row| number(row, 0))?;
-        loaded.pieces.insert((node.incarnation, *after), end);
-    }
-    for fork in &reads.forks {
-        let lease = "SELECT lease_secs FROM tombstone
-            WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 FOR UPDATE";
-        for row in Columns::new(lease).node(fork).all(connection).await? {
-            if row.try_get::<i64>(0)? > loaded.now.secs() {
-                loaded.forks.insert(fork.incarnation);
+        if let Some((from, after, up_to)) = needs.copy {
+            let wanted = first_of(&[(after, up_to)], false, PIECE_ROWS);
+            let from = Node::session(key, from);
+            let piece = rows(connection, &from, "sequence", &wanted, Some(PIECE_BYTES)).await?;
+            let end = piece.last().map_or(Ok(up_to), |row| number(row, 0))?;
+            loaded.pieces.insert((from.incarnation, after), end);
+        }
+        if let Some(fork) = needs.fork {
+            let lease = "SELECT lease_secs FROM tombstone
+                WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 FOR UPDATE";
+            let node = Node::session(key, fork);
+            for row in Columns::new(lease).node(&node).all(connection).await? {
+                if row.try_get::<i64>(0)? > loaded.now.secs() {
+                    loaded.forks.insert(fork);
+                }
             }
         }
     }
     Ok(())
 }
 
-/// Event time and commit time of an event; `None` for sequence 0.
-async fn event_times(
+/// A session's own state as of an event, and the keys that were removed by then.
+async fn read_past(
     connection: &Connection,
     node: &Node,
     at: Sequence,
-) -> Result<Option<(Time, Time)>> {
+) -> Result<(PastState, Removed)> {
+    let reader = Reader::new(connection);
     let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
-    let columns = "sequence, event_secs, event_nanos, commit_secs, commit_nanos";
-    let found = rows(connection, node, columns, wanted, None).await?;
-    let times = found.first().map(|row| Ok::<_, Fault>((time(row, 1)?, time(row, 3)?)));
-    times.transpose()
+    let head = event_heads(&reader, node, wanted).await?;
+    let times = head.first().map(|head| (head.event_time, head.commit_time));
+    let (mut own, mut removed) = (PastState { state: BTreeMap::new(), times }, Vec::new());
+    for (name, (value, version)) in past(&reader, node, 0, at).await? {
+        match value {
+            Some(value) => drop(own.state.insert(name, (value, version))),
+            None => removed.push((name, version)),
+        }
+    }
+    Ok((own, removed))
 }
 
-/// The sessions that have expired, of those that were looked up, and a tombstone that no other replica is working on.
-pub(super) async fn read_sweep(
+/// What was looked up and is locked by now: the sessions that have expired, and whether the others are empty. Besides, a tombstone that
+/// no other replica is working on.
+pub(super) async fn read_swept(
     connection: &Connection,
-    looked_up: &[SessionKey],
+    swept: &Swept,
     loaded: &mut Loaded,
     stored: &mut Stored,
 ) -> Result<()> {
-    let found = looked_up.iter().filter_map(|key| stored.at(key));
+    let found = swept.expired.iter().filter_map(|key| stored.at(key));
     let expired = found.filter(|found| found.info.expired(loaded.now));
     loaded.expired = expired.map(|found| found.info.clone()).collect();
+    read_emptied(connection, &swept.emptied, loaded).await?;
     let sql = "SELECT app_name, user_id, incarnation FROM tombstone WHERE lease_secs <= $1
         ORDER BY lease_secs LIMIT 1 FOR UPDATE SKIP LOCKED";
-    let found = connection.one(sql, &[(&loaded.now.secs(), Type::INT8)]).await?;
-    if let Some(row) = found {
-        let incarnation = Incarnation(number(&row, 2)?);
-        let node = Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation };
-        stored.tombstone = Some(node);
-        loaded.tombstone = Some(incarnation);
+    let gone = Columns::new(sql).value(Type::INT8, loaded.now.secs()).all(connection).await?;
+    if let Some(row) = gone.first() {
+        let gone = node(row)?;
+        loaded.tombstone = Some(gone.incarnation);
+        stored.tombstone = Some(gone);
         return Ok(());
     }
-    let sql = "SELECT app_name, user_id, through FROM ended_scope LIMIT 1 FOR UPDATE SKIP LOCKED";
+    let sql = "SELECT app_name, user_id, 0::bigint, through FROM ended_scope
+        LIMIT 1 FOR UPDATE SKIP LOCKED";
     if let Some(row) = connection.one(sql, &[]).await? {
-        let node = Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation: WIDE };
-        stored.ended = Some((node, number(&row, 2)?));
+        stored.ended = Some((node(&row)?, number(&row, 3)?));
         loaded.tombstone = Some(WIDE);
     }
     Ok(())

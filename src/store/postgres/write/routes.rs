@@ -6,45 +6,31 @@
 //! for each other's locks, and the rest are spread by user.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::prelude::*;
-use crate::{
-    commit::{Address, Mode, Request, needs},
-    store::group::Submission,
-};
+use crate::commit::{Address, Mode, Request, needs};
 
-type User = (AppName, UserId);
-
-/// The users and the session ids with requests in flight.
+/// The lanes of what has requests in flight: a user, an id that addresses name, or a bare id. By the hash of its name: whatever else
+/// has the same hash shares its lane.
 pub(super) struct Routes {
     lanes: usize,
-    held: Mutex<Held>,
+    held: Mutex<HashMap<u64, InLane>>,
 }
 
-#[derive(Default)]
-struct Held {
-    users: HashMap<User, InLane>,
-    sessions: HashMap<SessionId, InLane>,
-}
-
-#[derive(Clone, Copy)]
 struct InLane {
     lane: usize,
     requests: usize,
-    /// Those of them that name a session by its id alone.
-    bare: usize,
 }
 
-/// Keeps the user and the session id of a request in its lane until it is dropped.
+/// Keeps what a request names in its lane until it is dropped.
 pub(in super::super) struct Route {
     routes: Arc<Routes>,
-    user: Option<User>,
-    session: Option<SessionId>,
+    names: Vec<u64>,
 }
 
 impl Routes {
@@ -53,85 +39,67 @@ impl Routes {
         Arc::new(Self { lanes, held: Mutex::default() })
     }
 
-    /// The lane of a request, in which its user and its session id are kept.
+    /// The lane of a request, in which what it names is kept.
     pub(super) fn route(self: &Arc<Self>, request: &Request) -> (usize, Route) {
         let needs = needs(request);
-        let (app, user, session) = match needs.address {
+        let id = |id: &SessionId| hash(&["id", id.as_str()]);
+        let bare = |id: &SessionId| hash(&["bare", id.as_str()]);
+        let user = |app: &AppName, user: &UserId| hash(&["user", app.as_str(), user.as_str()]);
+        let is_of_user = needs.mode(ScopeKind::Application) == Mode::Observe;
+        let spread = |app: &AppName, user: Option<u64>| {
+            user.filter(|_| is_of_user).unwrap_or_else(|| hash(&["app", app.as_str()]))
+        };
+        // What is kept, what is followed, and what decides if nothing is in flight. Other users may have sessions of the same id: an
+        // address follows only what may mean them all.
+        let (names, follows, free) = match needs.address {
             // A sweep.
-            None => (None, None, None),
-            Some(Address::Bare(id, _)) => (None, None, Some(id)),
-            Some(Address::Wide(scope)) => (Some(scope.app_name()), scope.user_id(), None),
+            None => (vec![], vec![], 0),
+            Some(Address::Bare(session, _)) => {
+                (vec![bare(session)], vec![bare(session), id(session)], bare(session))
+            }
+            Some(Address::Wide(scope)) => {
+                let user = scope.user_id().map(|it| user(scope.app_name(), it));
+                (Vec::from_iter(user), Vec::from_iter(user), spread(scope.app_name(), user))
+            }
             Some(Address::Session(key)) => {
-                (Some(&key.app_name), Some(&key.user_id), Some(&key.session_id))
+                let (app, session) = (&key.app_name, &key.session_id);
+                let user = user(app, &key.user_id);
+                (vec![user, id(session)], vec![user, bare(session)], spread(app, Some(user)))
             }
         };
-        let is_of_user = needs.mode(ScopeKind::Application) == Mode::Observe;
-        let free = match (app, user, session) {
-            (Some(app), Some(user), _) if is_of_user => self.lane(&[app.as_str(), user.as_str()]),
-            (Some(app), ..) => self.lane(&[app.as_str()]),
-            (None, _, Some(session)) => self.lane(&[session.as_str()]),
-            (None, _, None) => 0,
-        };
-        let user = app.zip(user).map(|(app, user)| (app.clone(), user.clone()));
-        let session = session.cloned();
         let mut held = self.lock();
-        let in_lane = user.as_ref().and_then(|user| held.users.get(user));
-        // Other users may have sessions of the same id: an address follows only what may mean them all.
-        let of_id = || held.sessions.get(session.as_ref()?);
-        let in_lane = in_lane.or_else(|| of_id().filter(|it| user.is_none() || it.bare > 0));
-        let lane = in_lane.map_or(free, |in_lane| in_lane.lane);
-        let new = InLane { lane, requests: 0, bare: 0 };
-        let bare = usize::from(user.is_none());
-        if let Some(user) = &user {
-            held.users.entry(user.clone()).or_insert(new).requests += 1;
+        let in_lane = follows.iter().find_map(|name| held.get(name));
+        let lane = in_lane.map_or(self.lane(free), |in_lane| in_lane.lane);
+        for name in &names {
+            held.entry(*name).or_insert(InLane { lane, requests: 0 }).requests += 1;
         }
-        if let Some(session) = &session {
-            let held = held.sessions.entry(session.clone()).or_insert(new);
-            held.requests += 1;
-            held.bare += bare;
-        }
-        (lane, Route { routes: Arc::clone(self), user, session })
+        (lane, Route { routes: Arc::clone(self), names })
     }
 
-    fn lane(&self, names: &[&str]) -> usize {
-        // No name has a NUL.
-        let hash = xxh3_64(names.join("\0").as_bytes());
+    fn lane(&self, hash: u64) -> usize {
         usize::try_from(hash % self.lanes as u64).unwrap_or(0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, InLane>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Route {
-    /// The routes of the requests of a group that are left, among those of all its requests.
-    pub(super) fn renew(of_group: &[Self], left: &[Submission]) -> Vec<Self> {
-        let Some(Self { routes, .. }) = of_group.first() else { return Vec::new() };
-        left.iter().map(|submission| routes.route(&submission.request).1).collect()
-    }
+fn hash(names: &[&str]) -> u64 {
+    // No name has a NUL.
+    xxh3_64(names.join("\0").as_bytes())
 }
 
 impl Drop for Route {
     fn drop(&mut self) {
         let mut held = self.routes.lock();
-        let bare = usize::from(self.user.is_none());
-        if let Some(user) = self.user.take() {
-            leave(held.users.entry(user), 0);
-        }
-        if let Some(session) = self.session.take() {
-            leave(held.sessions.entry(session), bare);
-        }
-    }
-}
-
-/// One request less, which may have been a bare one.
-fn leave<K>(entry: Entry<'_, K, InLane>, bare: usize) {
-    if let Entry::Occupied(mut held) = entry {
-        held.get_mut().requests -= 1;
-        held.get_mut().bare -= bare;
-        if held.get().requests == 0 {
-            held.remove();
+        for name in &self.names {
+            if let Some(in_lane) = held.get_mut(name) {
+                in_lane.requests -= 1;
+                if in_lane.requests == 0 {
+                    held.remove(name);
+                }
+            }
         }
     }
 }
@@ -142,13 +110,8 @@ mod tests {
     use crate::{
         commit::Append,
         domain::{delta::Delta, permission::Visibility, precondition::Condition},
-        metrics::Metrics,
         store::{
-            postgres::{
-                bare::Bare,
-                node::Node,
-                write::{cache::Cache, needed::Locks},
-            },
+            postgres::{bare::Bare, node::Node, write::needed::Needed},
             tests::{change, one, rewind, user_scope},
         },
     };
@@ -169,9 +132,9 @@ mod tests {
         let (again, second) = routes.route(&request);
         assert_eq!(lane, again);
         drop(first);
-        assert_eq!(routes.lock().users.len(), 1);
+        assert_eq!(routes.lock().len(), 2);
         drop(second);
-        assert!(routes.lock().users.is_empty() && routes.lock().sessions.is_empty());
+        assert!(routes.lock().is_empty());
     }
 
     /// Nobody else changes a key between the check and the commit.
@@ -195,10 +158,9 @@ mod tests {
             let needs = needs(request);
             assert_eq!(needs.mode(ScopeKind::Application), Mode::Check, "{request:?}");
             let routes = Routes::new(1 << 16);
-            assert_eq!(routes.route(request).0, routes.lane(&["a"]), "{request:?}");
-            let locks =
-                Locks::of(&[needs], &Bare::default(), &Cache::new(0, Metrics::default().reads));
-            assert!(locks.scopes.contains(&Node::application(&AppName::new("a").unwrap())));
+            assert_eq!(routes.route(request).0, routes.lane(hash(&["app", "a"])), "{request:?}");
+            let needed = Needed::of(&[needs], &Bare::default());
+            assert!(needed.scopes.contains(&Node::application(&AppName::new("a").unwrap())));
         }
     }
 

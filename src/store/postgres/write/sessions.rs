@@ -1,10 +1,10 @@
-//! The rows of sessions, with the three look-up tables beside them.
+//! The rows of sessions, with the table beside them that lists them.
 
 use super::{
     super::{
         columns::{Columns, places},
         prelude::*,
-        row::{Found, SESSION_COLUMNS, Snapshots},
+        row::SESSION_COLUMNS,
     },
     changed::Changed,
     stored::Stored,
@@ -23,21 +23,7 @@ USING unnest($1, $2, $3, $4) AS k (app_name, user_id, session_id, secs)
 WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
 
-const DELETE_NAMES: &str = "
-DELETE FROM session_name n USING unnest($1, $2, $3) AS k (app_name, user_id, session_id)
-WHERE n.session_id = k.session_id AND n.app_name = k.app_name AND n.user_id = k.user_id";
-
-const DELETE_EXPIRY: &str = "
-DELETE FROM session_expiry e
-USING unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, nanos)
-WHERE e.expire_secs = k.secs AND e.expire_nanos = k.nanos
-    AND e.app_name = k.app_name AND e.user_id = k.user_id AND e.session_id = k.session_id";
-
 const LIST: &str = "session_list (app_name, user_id, session_id, last_event_secs)";
-
-const NAMES: &str = "session_name (app_name, user_id, session_id)";
-
-const EXPIRY: &str = "session_expiry (app_name, user_id, session_id, expire_secs, expire_nanos)";
 
 const UPDATE_LIST: &str = "
 UPDATE session_list l SET last_event_secs = k.new_secs
@@ -68,128 +54,80 @@ fn update_sessions() -> String {
 }
 
 /// Deletes sessions. Those that the group made have no rows yet.
-pub(super) fn delete<'a>(
-    removed: &'a [SessionInfo],
-    stored: &'a Stored,
-    statements: &mut Vec<Columns<'a>>,
-) {
+pub(super) fn delete<'a>(removed: &[SessionInfo], stored: &'a Stored) -> Vec<Columns<'a>> {
     let found = removed.iter().filter_map(|info| stored.sessions.get(&info.incarnation));
-    let found: Vec<&Found> = found.collect();
-    if found.is_empty() {
-        return;
-    }
-    let infos = found.iter().map(|found| &found.info);
+    let infos: Vec<&SessionInfo> = found.map(|found| &found.info).collect();
+    let infos = infos.iter().copied();
     let keys = infos.clone().map(|info| &info.key);
-    statements.push(
-        Columns::new(DELETE_SESSIONS)
-            .addresses(keys.clone())
-            .numbers(infos.clone().map(|info| info.incarnation.0)),
-    );
-    let listed = infos.clone().map(|info| info.last_event_time.secs());
-    statements.push(Columns::new(DELETE_LIST).addresses(keys.clone()).signed(listed));
-    statements.push(Columns::new(DELETE_NAMES).addresses(keys));
-    expiry(Columns::new(DELETE_EXPIRY), infos, statements);
-}
-
-/// Rows of `session_expiry`, of the sessions that expire.
-fn expiry<'a>(
-    statement: Columns<'a>,
-    infos: impl Iterator<Item = &'a SessionInfo> + Clone,
-    statements: &mut Vec<Columns<'a>>,
-) {
-    let expiring = infos.filter(|info| info.expire_time.is_some());
-    if expiring.clone().next().is_some() {
-        let times = expiring.clone().map(|info| info.expire_time);
-        let keys = expiring.map(|info| &info.key);
-        statements.push(statement.addresses(keys).optional_times(times));
-    }
+    let sessions = Columns::new(DELETE_SESSIONS).addresses(keys.clone());
+    let listed = Columns::new(DELETE_LIST).addresses(keys);
+    vec![
+        sessions.numbers(infos.clone().map(|info| info.incarnation.0)),
+        listed.signed(infos.map(|info| info.last_event_time.secs())),
+    ]
 }
 
 /// Inserts new sessions.
-pub(super) fn insert<'a>(
-    rows: &[&'a SessionRow],
-    changed: &Changed<'_>,
-    statements: &mut Vec<Columns<'a>>,
-) {
-    if rows.is_empty() {
-        return;
-    }
+pub(super) fn insert<'a>(rows: &[&'a SessionRow], changed: &Changed<'_>) -> [Columns<'a>; 2] {
     let infos = rows.iter().map(|row| &row.info);
     let keys = infos.clone().map(|info| &info.key);
     let snapshots = infos.clone().map(|info| changed.snapshots_of(info.incarnation));
     let origins = infos.clone().map(|info| info.forked_from.as_ref());
-    statements.push(
-        Columns::insert(&format!("session ({SESSION_COLUMNS})"), "")
-            .addresses(keys.clone())
-            .numbers(infos.clone().map(|info| info.incarnation.0))
-            .numbers(infos.clone().map(|info| info.last_sequence))
-            .numbers(rows.iter().map(|row| row.state_bytes as u64))
-            .numbers(snapshots.clone().map(|it| it.newest))
-            .numbers(snapshots.map(|it| it.changed_bytes))
-            .times(infos.clone().map(|info| info.last_event_time))
-            .times(infos.clone().map(|info| info.update_time))
-            .times(infos.clone().map(|info| info.create_time))
-            .optional_times(infos.clone().map(|info| info.expire_time))
-            .numbers(infos.clone().map(|info| info.created_versions.application))
-            .numbers(infos.clone().map(|info| info.created_versions.user))
-            .texts(infos.clone().map(|info| &info.display_name))
-            .texts(infos.clone().map(|info| labels_text(&info.labels)))
-            .texts(origins.clone().map(|origin| origin.map(|it| &it.key.session_id)))
-            .signed(origins.map(|origin| origin.map(|it| it.sequence.cast_signed()))),
-    );
-    let listed = infos.clone().map(|info| info.last_event_time.secs());
-    statements.push(Columns::insert(LIST, "").addresses(keys.clone()).signed(listed));
-    statements.push(Columns::insert(NAMES, "").addresses(keys));
-    expiry(Columns::insert(EXPIRY, ""), infos, statements);
+    let sessions = Columns::insert(&format!("session ({SESSION_COLUMNS})"), "")
+        .addresses(keys.clone())
+        .numbers(infos.clone().map(|info| info.incarnation.0))
+        .numbers(infos.clone().map(|info| info.last_sequence))
+        .numbers(rows.iter().map(|row| row.state_bytes as u64))
+        .numbers(snapshots.clone().map(|it| it.newest))
+        .numbers(snapshots.map(|it| it.changed_bytes))
+        .times(infos.clone().map(|info| info.last_event_time))
+        .times(infos.clone().map(|info| info.update_time))
+        .times(infos.clone().map(|info| info.create_time))
+        .optional_times(infos.clone().map(|info| info.expire_time))
+        .numbers(infos.clone().map(|info| info.created_versions.application))
+        .numbers(infos.clone().map(|info| info.created_versions.user))
+        .texts(infos.clone().map(|info| &info.display_name))
+        .texts(infos.clone().map(|info| labels_text(&info.labels)))
+        .texts(origins.clone().map(|origin| origin.map(|it| &it.key.session_id)))
+        .signed(origins.map(|origin| origin.map(|it| it.sequence.cast_signed())));
+    let listed = infos.map(|info| info.last_event_time.secs());
+    [sessions, Columns::insert(LIST, "").addresses(keys).signed(listed)]
 }
 
-/// Updates sessions that are there. What events change goes to `of_events`.
+/// Changes what events change of sessions that are there.
 pub(super) fn update<'a>(
     rows: &[&'a SessionRow],
     changed: &Changed<'_>,
     stored: &'a Stored,
-    of_events: &mut Vec<Columns<'a>>,
-    statements: &mut Vec<Columns<'a>>,
-) {
-    if rows.is_empty() {
-        return;
-    }
+) -> [Columns<'a>; 2] {
     let infos = rows.iter().map(|row| &row.info);
-    let snapshots: Vec<Snapshots> =
-        infos.clone().map(|info| changed.snapshots_of(info.incarnation)).collect();
-    of_events.push(
-        Columns::new(update_sessions())
-            .addresses(infos.clone().map(|info| &info.key))
-            .numbers(infos.clone().map(|info| info.last_sequence))
-            .numbers(rows.iter().map(|row| row.state_bytes as u64))
-            .numbers(snapshots.iter().map(|it| it.newest))
-            .numbers(snapshots.iter().map(|it| it.changed_bytes))
-            .times(infos.clone().map(|info| info.last_event_time))
-            .times(infos.clone().map(|info| info.update_time)),
-    );
-    let before =
-        infos.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.info, info)));
+    let snapshots = infos.clone().map(|info| changed.snapshots_of(info.incarnation));
+    let update = Columns::new(update_sessions())
+        .addresses(infos.clone().map(|info| &info.key))
+        .numbers(infos.clone().map(|info| info.last_sequence))
+        .numbers(rows.iter().map(|row| row.state_bytes as u64))
+        .numbers(snapshots.clone().map(|it| it.newest))
+        .numbers(snapshots.map(|it| it.changed_bytes))
+        .times(infos.clone().map(|info| info.last_event_time))
+        .times(infos.map(|info| info.update_time));
     let listed = |info: &SessionInfo| info.last_event_time.secs();
-    let moved = before.clone().filter(|(before, info)| listed(before) != listed(info));
-    if moved.clone().next().is_some() {
-        of_events.push(
-            Columns::new(UPDATE_LIST)
-                .addresses(moved.clone().map(|(_, info)| &info.key))
-                .signed(moved.clone().map(|(before, _)| listed(before)))
-                .signed(moved.map(|(_, info)| listed(info))),
-        );
-    }
+    let moved = rows.iter().map(|row| &row.info);
+    let moved =
+        moved.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.info, info)));
+    let moved = moved.filter(|(before, info)| listed(before) != listed(info));
+    let list = Columns::new(UPDATE_LIST)
+        .addresses(moved.clone().map(|(_, info)| &info.key))
+        .signed(moved.clone().map(|(before, _)| listed(before)))
+        .signed(moved.map(|(_, info)| listed(info)));
+    [update, list]
+}
+
+/// Changes the rest of sessions that are there.
+pub(super) fn update_metadata<'a>(rows: &[&'a SessionRow]) -> Columns<'a> {
     let metadata = rows.iter().filter(|row| row.metadata).map(|row| &row.info);
-    if metadata.clone().next().is_some() {
-        statements.push(
-            Columns::new(UPDATE_METADATA)
-                .addresses(metadata.clone().map(|info| &info.key))
-                .optional_times(metadata.clone().map(|info| info.expire_time))
-                .texts(metadata.clone().map(|info| &info.display_name))
-                .texts(metadata.map(|info| labels_text(&info.labels))),
-        );
-    }
-    let moved = before.filter(|(before, info)| before.expire_time != info.expire_time);
-    expiry(Columns::new(DELETE_EXPIRY), moved.clone().map(|(before, _)| before), statements);
-    expiry(Columns::insert(EXPIRY, ""), moved.map(|(_, info)| info), statements);
+    Columns::new(UPDATE_METADATA)
+        .addresses(metadata.clone().map(|info| &info.key))
+        .optional_times(metadata.clone().map(|info| info.expire_time))
+        .texts(metadata.clone().map(|info| &info.display_name))
+        .texts(metadata.map(|info| labels_text(&info.labels)))
 }

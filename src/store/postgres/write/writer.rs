@@ -1,6 +1,4 @@
-//! Executes groups of writes on a connection, in three round trips each, and finds out what became of a commit that got no answer.
-//!
-//! A writer keeps a block of numbers for new sessions, and the keys of scopes as of a version, which each group compares.
+//! Executes groups of writes on a connection, in two round trips each, and finds out what became of a commit that got no answer.
 
 use std::{
     sync::{
@@ -18,20 +16,17 @@ use super::{
         columns::{Columns, Step, pipeline, step},
         connect::connection::Connection,
         migrate::take_numbers,
-        node::Node,
-        options::PostgresSettings,
         prelude::*,
         shared::Shared,
     },
     apply,
-    cache::Cache,
     changed::Changed,
     load::{Opening, load},
     pieces,
     stored::Stored,
 };
 use crate::{
-    commit::{ChangeSet, CopiedEvents, FORK_LEASE_SECS, Loaded, Needs},
+    commit::{ChangeSet, Loaded, Needs},
     store::{
         Clock as _,
         group::{Backend, Failure},
@@ -42,9 +37,6 @@ use crate::{
 
 /// Numbers for new sessions that are taken at once, in a transaction that all writers of all replicas wait for.
 const NUMBERS: u64 = 1000;
-
-/// Bytes of keys that all writers keep.
-const CACHE_BYTES: usize = 64 << 20;
 
 /// Time for which a group waits for a connection.
 const UNREACHABLE: Duration = Duration::from_secs(5);
@@ -83,17 +75,11 @@ pub(in super::super) struct Writer {
     numbers_end: u64,
     loaded: Loaded,
     stored: Stored,
-    /// As of the database that the connection leads to.
-    cache: Cache,
 }
 
 impl Writer {
     pub(in super::super) fn new(shared: Arc<Shared>, commits: Arc<AtomicU64>) -> Self {
-        let PostgresSettings { writers, unnamed_statements, .. } = shared.options.settings;
-        // A pooler may lead to another server at any time, such as a standby that lacks the last commits.
-        let cache_bytes = if unnamed_statements { 0 } else { CACHE_BYTES / writers.max(1) };
         Self {
-            cache: Cache::new(cache_bytes, shared.options.metrics.reads.clone()),
             loaded: Loaded::new(shared.clock.now(), 0),
             shared,
             commits,
@@ -137,7 +123,6 @@ impl Writer {
     async fn connect(&mut self) -> Result<&Connection, Cause> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             self.connection = None;
-            self.cache.clear();
             // A standby that was promoted may lack the commit that took these numbers.
             self.numbers_end = 0;
             sleep(self.backoff).await;
@@ -180,7 +165,7 @@ impl Writer {
             .value(Type::INT8, about.secs());
         let set_time = self.shared.clock.set.as_ref().map(|clock| clock.now());
         let opening = Opening { record, set_time, about };
-        self.stored = load(connection, needs, opening, &mut self.cache, &mut self.loaded).await?;
+        self.stored = load(connection, needs, opening, &mut self.loaded).await?;
         self.shared.clock.observe(self.loaded.now);
         Ok(())
     }
@@ -196,7 +181,7 @@ impl Writer {
         let Self { stored, loaded, .. } = self;
         let changed = Changed::of(changes, stored)?;
         let statements = apply::statements(changes, &changed, stored, loaded.now)?;
-        self.apply_pieces(connection, changes, &changed).await?;
+        pieces::apply(connection, changes, &changed, stored, loaded.now).await?;
         for statement in &statements {
             statement.prepare(connection).await?;
         }
@@ -209,34 +194,6 @@ impl Writer {
         Ok(pipeline(steps).await.map(drop))
     }
 
-    async fn apply_pieces(
-        &self,
-        connection: &Connection,
-        changes: &ChangeSet,
-        changed: &Changed<'_>,
-    ) -> Result<(), Failure> {
-        let lease_secs = self.loaded.now.secs().saturating_add(FORK_LEASE_SECS);
-        for CopiedEvents { from, to, after, up_to } in &changes.copied {
-            let from = changed.session(*from)?;
-            let to = Node { incarnation: *to, ..from.clone() };
-            pieces::copy(connection, from, &to, (*after, *up_to), lease_secs).await?;
-        }
-        if changes.purged.is_some()
-            && let Some(session) = &self.stored.tombstone
-        {
-            pieces::purge(connection, session).await?;
-        }
-        if changes.purged.is_some()
-            && let Some((node, through)) = &self.stored.ended
-        {
-            pieces::purge_scope(connection, node, *through).await?;
-        }
-        for user in &changes.unnamed {
-            pieces::remove_name(connection, user).await?;
-        }
-        Ok(())
-    }
-
     fn abort_at(&self, point: CrashPoint, at_commit: u64) {
         if self.shared.options.crash == Some(Crash { point, at_commit }) {
             std::process::abort();
@@ -246,7 +203,6 @@ impl Writer {
     fn committed(&mut self, changes: &ChangeSet) {
         let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         self.abort_at(CrashPoint::AfterCommitBeforeAck, commits);
-        self.cache.keep(&mut self.loaded);
         self.shared.outbox.put(changes);
     }
 
@@ -329,10 +285,7 @@ impl Backend for Writer {
         Ok(Some(flush_began))
     }
 
-    async fn roll_back(&mut self, changed: bool) {
-        if !changed {
-            self.cache.keep(&mut self.loaded);
-        }
+    async fn roll_back(&mut self, _: bool) {
         let Some(connection) = &self.connection else { return };
         let rolled_back = timeout(self.shared.limit(), connection.roll_back()).await;
         if !matches!(rolled_back, Ok(Ok(()))) {

@@ -3,11 +3,10 @@
 use super::*;
 
 /// Tables in which a session has rows, with the column of its number.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 8] = [
     ("session", "id"),
     ("event", "session"),
     ("log_index", "node"),
-    ("event_key", "session"),
     ("state", "node"),
     ("removed", "node"),
     ("snapshot", "node"),
@@ -26,7 +25,7 @@ pub(super) fn rows_left(connection: &Connection) -> Vec<(&'static str, i64)> {
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
-/// Events and keys for several pieces, a step of the index of ids, two snapshots and more, removed keys, a marker, a request.
+/// Events and keys for several pieces, two snapshots and more, removed keys, a marker, a request.
 pub(super) async fn fill(fixture: &Fixture, session: &str) {
     let state = vec![(key("initial"), json("0"))];
     let create = CreateSession { state, ..creation("u", session) };
@@ -54,7 +53,7 @@ async fn a_long_session_goes_in_pieces_and_leaves_nothing() {
     let fixture = Fixture::new().await;
     fill(&fixture, "s").await;
     let tables: Vec<_> = rows_left(&fixture.tables()).iter().map(|(table, _)| *table).collect();
-    assert_eq!(tables, TABLES[..8].iter().map(|(table, _)| *table).collect::<Vec<_>>());
+    assert_eq!(tables, TABLES[..7].iter().map(|(table, _)| *table).collect::<Vec<_>>());
     assert!(fixture.delete("s").await);
     // The address is free at once.
     fixture.create("u", "s").await;
@@ -147,12 +146,8 @@ async fn a_sweep_never_takes_rows_of_a_later_session() {
         let fixture = Fixture::new().await;
         fixture.create("u", "r").await;
         fixture.create("u", "s").await;
-        // A whole step of the index of ids.
-        let step = (0..schema::KEY_STEP + 1024).map(|at| event(&format!("{at:04}"), &[]));
-        let mut step: Vec<_> = step.collect();
-        for half in [step.split_off(512), step] {
-            fixture.store().append(&call(), batch("s", half)).await.unwrap();
-        }
+        let events = (0..1000).map(|at| event(&format!("{at:04}"), &[]));
+        fixture.store().append(&call(), batch("s", events)).await.unwrap();
         assert!(fixture.delete("s").await);
         for piece in 0..pieces {
             assert!(fixture.store().sweep().await.unwrap(), "piece {piece}");

@@ -103,20 +103,16 @@ async fn a_deleted_session_is_in_no_list() {
     assert_eq!(listed(&fixture, None, SessionOrder::LeastRecent, 100).await, left);
 }
 
-/// SQL that copies the session `first`: sessions `s1` and so on, with the numbers behind `base`, and their heads.
+/// SQL that copies the session `first`: sessions `s1` and so on, with the numbers behind `base`.
 fn copies_of_first(base: usize, copies: usize) -> String {
     format!(
         "CREATE TEMP TABLE copied AS SELECT * FROM session WHERE session_id = 'first';
-         CREATE TEMP TABLE head AS
-             SELECT * FROM state WHERE node = (SELECT id FROM copied) AND name = 0;
          WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
-         INSERT INTO session SELECT {base} + n, app_scope, user_scope, user_id, 's' || n,
+         INSERT INTO session SELECT {base} + n, app_scope, user_scope, user_id, 's' || n, last_sequence,
+             state_bytes, unindexed, last_event_secs, last_event_nanos, update_secs, update_nanos,
              create_secs, create_nanos, expire_secs, expire_nanos, created_app_version,
              created_user_version, display_name, labels, fork_session, fork_sequence, listed_secs,
              listed_nanos FROM copied, n;
-         INSERT INTO state SELECT session.id, name, value, version, state_bytes, last_event_secs,
-             last_event_nanos, update_secs, update_nanos, unindexed
-             FROM session, head WHERE session.id > {base};
          UPDATE meta SET next_id = {base} + {copies} + 1;"
     )
 }
@@ -133,9 +129,7 @@ async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
     let copies = 3 * STEP_ROWS;
     let copy = format!(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
-         INSERT INTO scope SELECT 1000 + n, app, 'a' || n, 0 FROM scope, n WHERE user = '';
-         INSERT INTO state (node, name, version, state_bytes, unindexed)
-             SELECT id, 0, 1, 0, '[]' FROM scope WHERE id > 1000;
+         INSERT INTO scope SELECT 1000 + n, app, 'a' || n, 0, 1, 0, '[]' FROM scope, n WHERE user = '';
          {}",
         copies_of_first(100_000, copies)
     );

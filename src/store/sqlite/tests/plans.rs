@@ -15,7 +15,7 @@ const ALLOWED: [(&str, &str); 10] = [
     ("SELECT (SELECT count(*)", "counts the rows of a file that is not served"),
     ("SELECT coalesce(sum(", "adds up the logs of a file that is not served"),
     ("UPDATE meta", "has one row"),
-    ("UPDATE session SET (listed_secs", "follows damaged events"),
+    ("UPDATE session SET listed_secs", "follows damaged events"),
     ("SELECT id FROM tombstone", "passes over forks in progress only"),
     ("WITH RECURSIVE n(node)", "goes through a file that is not served, a step for each node"),
     ("SELECT s.id FROM session s WHERE", "goes through a file that is not served"),

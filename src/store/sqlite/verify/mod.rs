@@ -40,7 +40,7 @@ fn verify_locked(path: &Path, observer: &mut dyn Observer) -> Result<Summary, Op
     let Some(tables) = open_checker(path)? else { return Ok(Summary::default()) };
     let mut report = Report::new(observer);
     let steps: [Step; 5] =
-        [rows::structure, scope::sessions, scope::wider_scopes, rows::references, rows::lists];
+        [rows::structure, scope::sessions, scope::shared_scopes, rows::references, rows::lists];
     for step in steps {
         // What cannot be read at all ends one step. The others may still find more.
         if let Err(error) = step(&tables, &mut report) {

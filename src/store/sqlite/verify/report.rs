@@ -16,27 +16,12 @@ pub enum Check {
     Sequence,
     /// State and snapshots are what the changes of the log add up to.
     State,
-    /// Hashes of event ids are those of the ids, in both indexes, and lists know when a session was last used.
+    /// The index of a log names its rows, and lists know when a session was last used.
     Index,
     /// Bodies and values are JSON.
     Json,
-    /// Every row belongs to a scope that is there, and each scope has its head.
+    /// Every row belongs to a scope that is there.
     Reference,
-}
-
-impl Check {
-    /// Its name, as it is serialised.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Structure => "structure",
-            Self::Unreadable => "unreadable",
-            Self::Sequence => "sequence",
-            Self::State => "state",
-            Self::Index => "index",
-            Self::Json => "json",
-            Self::Reference => "reference",
-        }
-    }
 }
 
 /// A fault of the file.
@@ -72,23 +57,13 @@ pub struct Summary {
 }
 
 /// A part of a run. They follow in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Part {
     Structure,
     Sessions,
     ApplicationsAndUsers,
     References,
-}
-
-impl Part {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Structure => "structure",
-            Self::Sessions => "sessions",
-            Self::ApplicationsAndUsers => "applications_and_users",
-            Self::References => "references",
-        }
-    }
 }
 
 /// How far a run is.

@@ -9,7 +9,7 @@ use super::{
 const STRUCTURE_FINDINGS: usize = 100;
 
 /// SQLite's own check: pages, indexes against their tables, unique columns and types.
-pub(super) fn structure(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+pub(super) fn structure(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     report.begin(Part::Structure, None);
     let check = format!("PRAGMA integrity_check({STRUCTURE_FINDINGS})");
     tables.each(&check, (), |row| {
@@ -17,15 +17,14 @@ pub(super) fn structure(tables: &Tables, report: &mut Report<'_>) -> Result<(), 
         if message != "ok" {
             report.add(Check::Structure, None, None, message);
         }
-        Ok::<_, Error>(true)
+        Ok(true)
     })?;
     Ok(())
 }
 
 /// Tables with rows of nodes, with the column of the node, and whether an application or a user may be one.
-const OF_NODES: [(&str, &str, bool); 7] = [
+const OF_NODES: [(&str, &str, bool); 6] = [
     ("log_index", "node", true),
-    ("event_key", "session", false),
     ("state", "node", true),
     ("removed", "node", true),
     ("snapshot", "node", true),
@@ -33,16 +32,12 @@ const OF_NODES: [(&str, &str, bool); 7] = [
     ("session", "id", false),
 ];
 
-/// Tables of logs, with what tells their rows in `log_index`, and the table of their nodes.
-const LOGS: [(&str, &str, &str); 2] =
-    [("event", "hashes IS NOT NULL", "session"), ("scope_log", "hashes IS NULL", "scope")];
-
 /// Rows of nodes that are not there, rows of no log, and numbers that were not given out.
-pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     report.begin(Part::References, None);
-    for (table, node, wide) in OF_NODES {
+    for (table, node, shared) in OF_NODES {
         // The nodes of a table come from its index or its key, one step each.
-        let scopes = if wide { "UNION ALL SELECT 1 FROM scope WHERE id = n.node" } else { "" };
+        let scopes = if shared { "UNION ALL SELECT 1 FROM scope WHERE id = n.node" } else { "" };
         let lost = format!(
             "WITH RECURSIVE n(node) AS (
                  SELECT min({node}) FROM {table}
@@ -56,44 +51,24 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(),
             let node: NodeId = row.get(0)?;
             let message = format!("Rows of table {table} belong to {node}, which does not exist.");
             report.add(Check::Reference, None, None, message);
-            Ok::<_, Error>(true)
+            Ok(true)
         })?;
     }
-    for (table, in_index, nodes) in LOGS {
-        let lost = format!(
-            "SELECT (SELECT count(*) FROM {table})
-                 - (SELECT coalesce(sum(CASE WHEN json_valid(rows) THEN json_array_length(rows) END), 0)
-                    FROM log_index WHERE {in_index})
-                 - (SELECT coalesce(sum(CASE WHEN json_valid(unindexed) THEN json_array_length(unindexed) END), 0)
-                    FROM {nodes} t JOIN state h ON h.node = t.id AND h.name = 0)"
-        );
-        if tables.value::<i64>(&lost, ())?.is_some_and(|lost| lost > 0) {
-            let message = format!("Table {table} has rows that belong to no log.");
-            report.add(Check::Reference, None, None, message);
-        }
+    let lost = "SELECT (SELECT count(*) FROM event) + (SELECT count(*) FROM scope_log)
+        - (SELECT coalesce(sum(json_array_length(rows)), 0) FROM (
+            SELECT rows FROM log_index UNION ALL SELECT unindexed FROM session
+            UNION ALL SELECT unindexed FROM scope) WHERE json_valid(rows))";
+    if tables.value::<i64>(lost, ())?.is_some_and(|lost| lost > 0) {
+        let message = "Events or changes belong to no log.";
+        report.add(Check::Reference, None, None, message);
     }
     let scopes = "SELECT s.id FROM session s WHERE
         NOT EXISTS (SELECT 1 FROM scope WHERE id = s.app_scope AND user = '')
         OR NOT EXISTS (SELECT 1 FROM scope WHERE id = s.user_scope AND user = s.user_id)";
     tables.each(scopes, (), |row| {
-        let message = format!("Session {} has no application or user.", row.get::<_, NodeId>(0)?);
+        let message = format!("Session {} has no application or user.", row.get::<NodeId>(0)?);
         report.add(Check::Reference, None, None, message);
-        Ok::<_, Error>(true)
-    })?;
-    let headless = "SELECT a.app, s.user_id, s.session_id
-        FROM session s JOIN scope a ON a.id = s.app_scope
-            LEFT JOIN state h ON h.node = s.id AND h.name = 0
-        WHERE h.state_bytes + h.last_event_secs + h.last_event_nanos + h.update_secs
-            + h.update_nanos + length(h.unindexed) IS NULL
-        UNION ALL SELECT app, nullif(user, ''), NULL
-        FROM scope LEFT JOIN state h ON h.node = scope.id AND h.name = 0
-        WHERE h.state_bytes + length(h.unindexed) IS NULL";
-    tables.each(headless, (), |row| {
-        let (app_name, user_id, session_id) = row.try_into()?;
-        let place = Place { app_name, user_id, session_id };
-        let message = "The head in table state is missing or incomplete.";
-        report.add(Check::Reference, Some(&place), None, message);
-        Ok::<_, Error>(true)
+        Ok(true)
     })?;
     let next = "SELECT next_id <= max((SELECT coalesce(max(id), 0) FROM session),
         (SELECT coalesce(max(id), 0) FROM scope), (SELECT coalesce(max(id), 0) FROM tombstone))
@@ -105,7 +80,7 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(),
 }
 
 /// Sessions that lists have at an old time, although they have followed the last events.
-pub(super) fn lists(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+pub(super) fn lists(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     let beyond = "SELECT listed_through > (SELECT coalesce(max(id), 0) FROM event)
         FROM meta WHERE id = 1";
     if tables.value::<bool>(beyond, ())? == Some(true) {
@@ -113,14 +88,13 @@ pub(super) fn lists(tables: &Tables, report: &mut Report<'_>) -> Result<(), Erro
     }
     let old =
         "SELECT a.app, s.user_id, s.session_id FROM session s JOIN scope a ON a.id = s.app_scope
-            JOIN state h ON h.node = s.id AND h.name = 0
-        WHERE (s.listed_secs, s.listed_nanos) <> (h.last_event_secs, h.last_event_nanos)
+        WHERE (s.listed_secs, s.listed_nanos) <> (s.last_event_secs, s.last_event_nanos)
         AND s.id NOT IN (SELECT value FROM json_each(?1))";
     tables.each(old, [tables.moved()?], |row| {
-        let (app_name, user_id, session_id) = row.try_into()?;
+        let (app_name, user_id, session_id) = row.all()?;
         let place = Place { app_name, user_id: Some(user_id), session_id: Some(session_id) };
         report.add(Check::Index, Some(&place), None, "Lists have an old time of the session.");
-        Ok::<_, Error>(true)
+        Ok(true)
     })?;
     Ok(())
 }

@@ -1,11 +1,10 @@
-//! The log of each scope: its positions, its changes against the state and the snapshots, and the index of event ids.
+//! The log of each scope: its positions, and its changes against the state and the snapshots.
 
 use std::collections::BTreeMap;
 
 use super::{
     super::{
         connection::Tables,
-        keys::{id_hash, is_indexed},
         log::Log,
         prelude::*,
         row::{self, BODY, CHANGED},
@@ -17,21 +16,19 @@ use crate::{
     commit::entry_bytes,
     store::{
         past::{Past, fold},
-        rows::{EVENT_COLUMNS, FINGERPRINT},
+        rows::EVENT_COLUMNS,
     },
 };
 
-/// Every session: its events, their ids and bodies, and its state.
-pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
-    // Each log is read for its state and again for its ids.
-    report.begin(Part::Sessions, rows(tables, "2 * version", "session"));
-    let next = "SELECT s.id, h.version, h.state_bytes, s.user_id, s.session_id, a.app
-        FROM session s JOIN state h ON h.node = s.id AND h.name = 0 AND h.state_bytes IS NOT NULL
-        LEFT JOIN scope a ON a.id = s.app_scope WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
+/// Every session: its events and its state.
+pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
+    report.begin(Part::Sessions, rows(tables, "last_sequence", "session"));
+    let next = "SELECT s.id, s.last_sequence, s.state_bytes, s.user_id, s.session_id, a.app
+        FROM session s LEFT JOIN scope a ON a.id = s.app_scope WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
     let mut after = 0;
     while let Some((subject, place)) = tables.one(next, [after], |row| {
         let place = Place {
-            app_name: row.get::<_, Option<_>>(5)?.unwrap_or_default(),
+            app_name: row.get::<Option<_>>(5)?.unwrap_or_default(),
             user_id: Some(row.get(3)?),
             session_id: Some(row.get(4)?),
         };
@@ -44,15 +41,9 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), E
             row::parsed::<BTreeMap<String, String>>(row, 0)
         });
         if let Err(error) = labels {
-            report.unreadable(Some(&place), &error.into());
+            report.unreadable(Some(&place), &error);
         }
         if let Err(error) = subject.check(tables, report, &place) {
-            report.unreadable(Some(&place), &error);
-        }
-        if let Err(error) = subject.check_ids(tables, report, &place) {
-            report.unreadable(Some(&place), &error);
-        }
-        if let Err(error) = subject.check_runs(tables, report, &place) {
             report.unreadable(Some(&place), &error);
         }
     }
@@ -60,15 +51,14 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), E
 }
 
 /// Every application and every user: their changes and their state.
-pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+pub(super) fn shared_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     report.begin(Part::ApplicationsAndUsers, rows(tables, "version", "scope"));
     let next = "SELECT id, app, user, version, state_bytes, base
-        FROM scope JOIN state h ON h.node = id AND h.name = 0 AND state_bytes IS NOT NULL
-        WHERE id > ?1 ORDER BY id LIMIT 1";
+        FROM scope WHERE id > ?1 ORDER BY id LIMIT 1";
     let mut after: NodeId = 0;
     while let Some((node, app_name, user, last, state_bytes, base)) =
         tables.one(next, [after], |row| {
-            <(NodeId, String, String, Version, usize, Version)>::try_from(row)
+            row.all::<(NodeId, String, String, Version, usize, Version)>()
         })?
     {
         after = node;
@@ -77,23 +67,20 @@ pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(
         let kind = if is_user { ScopeKind::User } else { ScopeKind::Application };
         let place = Place { app_name, user_id: is_user.then_some(user), session_id: None };
         let subject = Subject { log: Log { node, kind }, base, last, state_bytes };
-        let checked = subject.check(tables, report, &place);
-        if let Err(error) = checked.and_then(|()| subject.check_runs(tables, report, &place)) {
+        if let Err(error) = subject.check(tables, report, &place) {
             report.unreadable(Some(&place), &error);
         }
     }
     Ok(())
 }
 
-/// Rows of all logs, by what the heads of their nodes say. Damage makes it unknown, and is found later.
+/// Rows of all logs, by what their nodes say. Damage makes it unknown, and is found later.
 fn rows(tables: &Tables, of_scope: &str, table: &str) -> Option<u64> {
-    let total = format!(
-        "SELECT coalesce(sum({of_scope}), 0) FROM {table} t JOIN state h ON h.node = t.id AND h.name = 0"
-    );
+    let total = format!("SELECT coalesce(sum({of_scope}), 0) FROM {table}");
     tables.value(&total, ()).ok().flatten()
 }
 
-/// A scope, and what its head says of it.
+/// A scope, and what its row says of it.
 struct Subject {
     log: Log,
     /// The log begins behind it.
@@ -102,46 +89,35 @@ struct Subject {
     state_bytes: usize,
 }
 
+/// A walk through a log: what its rows add up to so far.
+struct Walk {
+    past: Past,
+    at: Version,
+    /// No row was missing or damaged.
+    is_whole: bool,
+    /// Versions of the snapshots on the rest of the way, the next one last.
+    snapshots: Vec<Version>,
+}
+
 impl Subject {
     /// Folds the log from its beginning, and compares the result with every snapshot on the way and with the state at the end.
-    fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<(), Error> {
+    fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
         let Log { node, kind } = self.log;
-        // A session begins with the state that it was created with; a wider scope is empty.
-        let (mut past, _) = tables.snapshot_before(self.log, self.base)?;
+        // A session begins with the state that it was created with; a shared scope is empty.
+        let (past, _) = tables.snapshot_before(self.log, self.base)?;
         let snapshots = "SELECT version FROM snapshot WHERE node = ?1 AND version > ?2
-            ORDER BY version";
-        let snapshots: Vec<Version> = tables.all(snapshots, (node, self.base), |row| row.get(0))?;
-        let mut snapshots = snapshots.into_iter().peekable();
-        let (mut at, mut is_whole) = (self.base, true);
-        let columns = format!("{}, {CHANGES}", self.log.version());
-        tables.every_row(self.log, &columns, &mut |row| {
+            ORDER BY version DESC";
+        let snapshots = tables.all(snapshots, (node, self.base), |row| row.get(0))?;
+        let mut walk = Walk { past, at: self.base, is_whole: true, snapshots };
+        let columns = match kind {
+            ScopeKind::Session => EVENT_COLUMNS.to_owned(),
+            ScopeKind::Application | ScopeKind::User => format!("version, {CHANGES}"),
+        };
+        tables.every_row(self.log, &columns, |row| {
             report.row();
-            let version = row.get(0)?;
-            if version > self.last {
-                at = version;
-                return Ok(true);
-            }
-            if version != at + 1 {
-                self.missing(report, place, at + 1, version - 1);
-                is_whole = false;
-            }
-            at = version;
-            let Ok(changes) = row::changes(row, 1) else {
-                let message = "The changes are not a JSON object, or a list of removed keys.";
-                report.add(Check::Json, Some(place), Some(at), message);
-                is_whole = false;
-                return Ok(true);
-            };
-            fold(&mut past, kind, at, changes);
-            if snapshots.next_if_eq(&at).is_some()
-                && is_whole
-                && tables.snapshot_before(self.log, at)? != (past.clone(), at)
-            {
-                let message = "The snapshot is not what the log adds up to.";
-                report.add(Check::State, Some(place), Some(at), message);
-            }
-            Ok(true)
+            self.check_row(row, &mut walk, tables, report, place)
         })?;
+        let Walk { past, at, mut is_whole, snapshots } = walk;
         if at > self.last {
             let message = format!("Rows follow the last one, {}.", self.last);
             report.add(Check::Sequence, Some(place), Some(self.last), message);
@@ -151,12 +127,75 @@ impl Subject {
             self.missing(report, place, at + 1, self.last);
             is_whole = false;
         }
-        if let Some(version) = snapshots.next().filter(|_| is_whole) {
+        if let Some(version) = snapshots.last().filter(|_| is_whole) {
             let message = "A snapshot has a version that the log does not have.";
-            report.add(Check::State, Some(place), Some(version), message);
+            report.add(Check::State, Some(place), Some(*version), message);
         }
+        self.check_runs(tables, report, place)?;
         // What a hole took with it cannot be folded.
         if is_whole { self.check_state(tables, report, place, past) } else { Ok(()) }
+    }
+
+    fn check_row(
+        &self,
+        row: &Row<'_>,
+        walk: &mut Walk,
+        tables: &Tables,
+        report: &mut Report<'_>,
+        place: &Place,
+    ) -> Result<()> {
+        let (kind, at) = (self.log.kind, row.get(0)?);
+        let changed = match kind {
+            ScopeKind::Session => {
+                check_event(row, report, place)?;
+                CHANGED
+            }
+            ScopeKind::Application | ScopeKind::User => 1,
+        };
+        let before = std::mem::replace(&mut walk.at, at);
+        if at > self.last {
+            return Ok(());
+        }
+        if at != before + 1 {
+            self.missing(report, place, before + 1, at - 1);
+            walk.is_whole = false;
+        }
+        let Ok(changes) = row::changes(row, changed) else {
+            let message = "The changes are not a JSON object, or a list of removed keys.";
+            report.add(Check::Json, Some(place), Some(at), message);
+            walk.is_whole = false;
+            return Ok(());
+        };
+        fold(&mut walk.past, kind, at, changes);
+        if walk.snapshots.pop_if(|version| *version == at).is_some()
+            && walk.is_whole
+            && tables.snapshot_before(self.log, at)? != (walk.past.clone(), at)
+        {
+            let message = "The snapshot is not what the log adds up to.";
+            report.add(Check::State, Some(place), Some(at), message);
+        }
+        Ok(())
+    }
+
+    /// Compares the versions of the runs with the rows that they name.
+    fn check_runs(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
+        let last = match self.log.kind {
+            ScopeKind::Session => "SELECT sequence FROM event WHERE id = ?1",
+            ScopeKind::Application | ScopeKind::User => {
+                "SELECT version FROM scope_log WHERE id = ?1"
+            }
+        };
+        let runs = "SELECT version, rows FROM log_index WHERE node = ?1 ORDER BY version";
+        tables.each(runs, [self.log.node], |run| {
+            let (version, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
+            // A row that is missing is found where the log is read.
+            if tables.value(last, [rows.last()])?.is_some_and(|last: Version| last != version) {
+                let message = "The index of the log has another version.";
+                report.add(Check::Index, Some(place), Some(version), message);
+            }
+            Ok(true)
+        })?;
+        Ok(())
     }
 
     fn missing(&self, report: &mut Report<'_>, place: &Place, first: Version, last: Version) {
@@ -174,8 +213,8 @@ impl Subject {
         report: &mut Report<'_>,
         place: &Place,
         mut expected: Past,
-    ) -> Result<(), Error> {
-        let sql = "SELECT name, value, version FROM state WHERE node = ?1 AND name >= ''
+    ) -> Result<()> {
+        let sql = "SELECT name, value, version FROM state WHERE node = ?1
             UNION ALL SELECT name, NULL, version FROM removed WHERE node = ?1";
         let mut bytes = 0;
         let mut wrong = Vec::new();
@@ -186,7 +225,7 @@ impl Subject {
             if expected.remove(&name) != Some((value, version)) {
                 wrong.push(name);
             }
-            Ok::<_, Error>(true)
+            Ok(true)
         })?;
         wrong.extend(expected.into_keys());
         for name in wrong {
@@ -199,83 +238,16 @@ impl Subject {
         }
         Ok(())
     }
+}
 
-    /// Reads every event of a session: its body, its id's hash, and that hash's place in the index.
-    fn check_ids(
-        &self,
-        tables: &Tables,
-        report: &mut Report<'_>,
-        place: &Place,
-    ) -> Result<(), Error> {
-        let (node, last) = (self.log.node, self.last);
-        let columns = format!("{EVENT_COLUMNS}, t.id_hash");
-        let key = "SELECT 1 FROM event_key WHERE session = ?1 AND id_hash = ?2 AND sequence = ?3";
-        let mut keys = 0;
-        tables.every_row(self.log, &columns, &mut |row| {
-            report.row();
-            let (at, id): (Sequence, EventId) = (row.get(0)?, row.get(1)?);
-            let hash: i64 = row.get(FINGERPRINT + 1)?;
-            report.summary.events += 1;
-            if row::object(row, BODY).is_err() {
-                report.add(Check::Json, Some(place), Some(at), "The body is not a JSON object.");
-            } else if row::changes(row, CHANGED).is_ok() {
-                row::event(row, false)?;
-            }
-            if hash != id_hash(&id) {
-                report.add(Check::Index, Some(place), Some(at), "The id's hash is wrong.");
-            }
-            if tables.value::<u8>(key, (node, hash, at))?.is_some() {
-                keys += 1;
-            } else if is_indexed(at, hash, last) {
-                let message = "The index of event ids lacks the event.";
-                report.add(Check::Index, Some(place), Some(at), message);
-            }
-            Ok::<_, Error>(true)
-        })?;
-        let indexed = "SELECT count(*) FROM event_key WHERE session = ?1";
-        if tables.value::<u64>(indexed, [node])?.unwrap_or(0) > keys {
-            let message = "The index of event ids has events that are not there.";
-            report.add(Check::Index, Some(place), None, message);
-        }
-        Ok(())
+/// Reads an event whole. Its changes are read with those of every log.
+fn check_event(row: &Row<'_>, report: &mut Report<'_>, place: &Place) -> Result<()> {
+    report.summary.events += 1;
+    if row::object(row, BODY).is_err() {
+        let at = row.get(0)?;
+        report.add(Check::Json, Some(place), Some(at), "The body is not a JSON object.");
+    } else if row::changes(row, CHANGED).is_ok() {
+        row::event(row, false)?;
     }
-
-    /// Compares the runs of the index with the rows that they name.
-    fn check_runs(
-        &self,
-        tables: &Tables,
-        report: &mut Report<'_>,
-        place: &Place,
-    ) -> Result<(), Error> {
-        let row = match self.log.kind {
-            ScopeKind::Session => "SELECT sequence, id_hash FROM event WHERE id = ?1",
-            ScopeKind::Application | ScopeKind::User => {
-                "SELECT version, NULL FROM scope_log WHERE id = ?1"
-            }
-        };
-        let runs = "SELECT version, rows, hashes FROM log_index WHERE node = ?1 ORDER BY version";
-        tables.each(runs, [self.log.node], |run| {
-            let (version, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
-            let (mut last, mut hashes) = (None, Vec::new());
-            for number in rows {
-                // A row that is missing is found where the log is read.
-                let Some(found) = tables.one(row, [number], |row| row.try_into())? else {
-                    return Ok(true);
-                };
-                let (version, hash): (Version, Option<i64>) = found;
-                last = Some(version);
-                hashes.extend(hash.into_iter().flat_map(i64::to_be_bytes));
-            }
-            if last != Some(version) {
-                let message = "The index of the log has another version.";
-                report.add(Check::Index, Some(place), Some(version), message);
-            }
-            if run.get::<_, Option<Vec<u8>>>(2)?.unwrap_or_default() != hashes {
-                let message = "The index of the log has other hashes of event ids.";
-                report.add(Check::Index, Some(place), Some(version), message);
-            }
-            Ok::<_, Error>(true)
-        })?;
-        Ok(())
-    }
+    Ok(())
 }

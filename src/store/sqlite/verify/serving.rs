@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use serde::Serialize;
 use tokio::time::Instant;
 use tracing::{error, info};
 
@@ -39,7 +40,7 @@ impl Observer for ServerLog {
         let user_id = place.and_then(|place| place.user_id.as_deref());
         let session_id = place.and_then(|place| place.session_id.as_deref());
         error!(
-            check = check.name(),
+            check = name(check),
             app_name,
             user_id,
             session_id,
@@ -54,9 +55,14 @@ impl Observer for ServerLog {
         if now >= self.due {
             self.due = now + PROGRESS_EVERY;
             let Progress { part, rows, total } = progress;
-            info!(part = part.name(), rows, total, "verifying the database");
+            info!(part = name(&part), rows, total, "verifying the database");
         }
     }
+}
+
+/// A name as it is serialised.
+fn name(of: &impl Serialize) -> String {
+    serde_json::to_value(of).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]

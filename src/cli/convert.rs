@@ -1,0 +1,106 @@
+//! Between the contract's messages, which are asked for as text, and the events of session files.
+
+use std::slice;
+
+use super::adk_file::{Address, Event};
+use crate::{
+    domain::json::Json,
+    proto::v1::{
+        self, event::BodyForm, session, set_if_absent, state_delta::SetForm,
+        state_operation::Operation,
+    },
+};
+
+/// The body of an event that was asked for as text.
+pub fn body_of(event: &v1::Event) -> Option<&str> {
+    match &event.body_form {
+        Some(BodyForm::BodyJson(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// The merged state of a session that was asked for as text: one object.
+pub fn state_of(session: &v1::Session) -> &str {
+    match &session.state_form {
+        Some(session::StateForm::StateJson(text)) => text,
+        _ => "{}",
+    }
+}
+
+/// The keys that a delta sets, if it was asked for as text, and their values.
+pub fn set_members(delta: &v1::StateDelta) -> Vec<(String, Json)> {
+    match &delta.set_form {
+        Some(SetForm::SetJson(text)) => Json::from_stored(text.clone()).members(),
+        _ => Vec::new(),
+    }
+}
+
+/// An operation that sets a key that has no value.
+pub fn set_if_absent(key: String, value: Json) -> v1::StateOperation {
+    let value_form = Some(set_if_absent::ValueForm::ValueJson(value.into_string()));
+    let operation = Some(Operation::SetIfAbsent(v1::SetIfAbsent { value_form }));
+    v1::StateOperation { key, operation }
+}
+
+/// `None` if nothing changes. A value that nests as deep as a value may is too deep for a text of one level more: an operation sets it.
+pub fn delta(mut set: Vec<(String, Json)>, mut remove: Vec<String>) -> Option<v1::StateDelta> {
+    let text = |set: &[(String, Json)]| Json::of_members(set).into_string();
+    let mut operations = Vec::new();
+    if Json::object(text(&set)).is_err() {
+        let is_too_deep =
+            |it: &mut (String, Json)| Json::object(text(slice::from_ref(it))).is_err();
+        for (key, value) in set.extract_if(.., is_too_deep) {
+            remove.push(key.clone());
+            operations.push(set_if_absent(key, value));
+        }
+    }
+    let set_form = (!set.is_empty()).then(|| SetForm::SetJson(text(&set)));
+    let delta = v1::StateDelta { set_form, remove, operations };
+    (delta != v1::StateDelta::default()).then_some(delta)
+}
+
+pub fn file_event(event: v1::Event) -> Event {
+    let delta = event.state_delta.unwrap_or_default();
+    let body = match event.body_form {
+        Some(BodyForm::BodyJson(text)) => Some(Json::from_stored(text)),
+        _ => None,
+    };
+    Event {
+        event_id: event.event_id,
+        sequence: event.sequence,
+        invocation_id: event.invocation_id,
+        author: event.author,
+        branch: event.branch,
+        event_time: event.event_time,
+        trace_id: event.trace_id,
+        set: set_members(&delta),
+        remove: delta.remove,
+        body,
+        rewind_to: event.rewind_to_sequence,
+        rewound: event.rewound,
+    }
+}
+
+/// The event to append. Its trace is that of the call.
+pub fn new_event(event: Event) -> v1::Event {
+    v1::Event {
+        event_id: event.event_id,
+        invocation_id: event.invocation_id,
+        author: event.author,
+        branch: event.branch,
+        event_time: event.event_time,
+        state_delta: delta(event.set, event.remove),
+        body_form: event.body.map(|body| BodyForm::BodyJson(body.into_string())),
+        ..Default::default()
+    }
+}
+
+pub fn address_of(key: v1::SessionKey) -> Address {
+    let v1::SessionKey { app_name, user_id, session_id } = key;
+    Address { app_name, user_id, session_id }
+}
+
+pub fn key_of(address: Address) -> v1::SessionKey {
+    let Address { app_name, user_id, session_id } = address;
+    v1::SessionKey { app_name, user_id, session_id }
+}

@@ -1,0 +1,139 @@
+//! Writes one session.
+
+use std::io::Write;
+
+use super::damage;
+use crate::{
+    cli::{
+        adk_file::{FileWriter, Losses, Metadata, Session},
+        calls::{for_each_event, get_request},
+        connect::Server,
+        convert::{address_of, file_event, state_of},
+        failure::{Failure, tell},
+        time,
+        whole_state::complete,
+    },
+    domain::json::Json,
+    proto::v1::{self, session::Expiration},
+};
+
+/// The number of events, and what the form lacks.
+pub type Written = (usize, Losses);
+
+/// Writes a session as it is now, whatever is appended meanwhile.
+pub async fn whole(
+    server: &Server,
+    key: &v1::SessionKey,
+    exact: bool,
+    to: &mut impl Write,
+) -> Result<Written, Failure> {
+    let now = get_request(key);
+    let get = async |request| server.sessions().get_session(request).await;
+    let mut session = get(now.clone()).await?.into_inner().session.unwrap_or_default();
+    let (last, is_large) = (session.last_sequence, session.state_omitted);
+    complete(server, &mut session, &now).await?;
+    if is_large {
+        // Its pages came later than the rest.
+        let now = v1::GetSessionRequest { without_state: true, ..now.clone() };
+        if get(now).await?.into_inner().session.unwrap_or_default().last_sequence != last {
+            return Err(changed());
+        }
+    }
+    let created = v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() };
+    let created = get(created).await?.into_inner().session.unwrap_or_default();
+    let mut writer = begin(to, &session, exact)?;
+    if last > 0 {
+        let events = Some(v1::EventSelection { include_rewound: true, ..Default::default() });
+        let as_of_sequence = Some(last);
+        let first = v1::GetSessionRequest { as_of_sequence, events, without_state: true, ..now };
+        let first = get(first).await?.into_inner();
+        let each = |event| Ok(writer.event(&file_event(event))?);
+        for_each_event(server, first, events, each).await?;
+    }
+    if writer.events() as i64 != last {
+        return Err(changed());
+    }
+    end(writer, session, &created)
+}
+
+fn changed() -> Failure {
+    Failure::Failed("the session changed during the export. Export it again".to_owned())
+}
+
+/// Writes what can be read of a damaged session: all but single events, or the session as it was right after the last event before the
+/// damage. Says what it left out.
+pub async fn readable(
+    server: &Server,
+    key: &v1::SessionKey,
+    exact: bool,
+    to: &mut impl Write,
+) -> Result<Written, Failure> {
+    let now = v1::GetSessionRequest { without_state: true, ..get_request(key) };
+    let now = server.sessions().get_session(now).await?.into_inner().session.unwrap_or_default();
+    let last = now.last_sequence;
+    let log = damage::each_event(server, key, last, |_| Ok(())).await?;
+    // The state as of an event is put together from the log.
+    let as_of = [None, Some(log.last)];
+    let as_of = if log.last == last { &as_of[..] } else { &as_of[1..] };
+    let session = damage::session(server, key, as_of).await?;
+    let created = damage::session(server, key, &[Some(0)]).await?;
+    let mut writer = begin(to, &session, exact)?;
+    let each = |event| Ok(writer.event(&file_event(event))?);
+    damage::each_event(server, key, log.last, each).await?;
+    let written = end(writer, session, &created)?;
+    let v1::SessionKey { user_id, session_id, .. } = key;
+    let name = format!("note: session `{session_id}` of `{user_id}`");
+    if log.last < last {
+        let last = log.last;
+        tell(&format!("{name} is damaged after event {last} and exported as of that event"));
+    }
+    if !log.damaged.is_empty() {
+        let events = log.damaged.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        tell(&format!("{name}: empty events take the places of the damaged ones: {events}"));
+    }
+    Ok(written)
+}
+
+fn begin<'a, W: Write>(
+    to: &'a mut W,
+    session: &v1::Session,
+    exact: bool,
+) -> Result<FileWriter<'a, W>, Failure> {
+    let session = Session {
+        address: address_of(session.key.clone().unwrap_or_default()),
+        state: Json::from_stored(state_of(session).to_owned()),
+        last_event_time: session.last_event_time,
+    };
+    Ok(FileWriter::begin(to, &session, exact)?)
+}
+
+fn end<W: Write>(
+    writer: FileWriter<'_, W>,
+    session: v1::Session,
+    created: &v1::Session,
+) -> Result<Written, Failure> {
+    if created.state_omitted {
+        tell("warning: the state at the creation does not fit into an answer and is left out");
+    }
+    let events = writer.events();
+    let initial_state = Json::from_stored(state_of(created).to_owned());
+    Ok((events, writer.end(&metadata_of(session), &initial_state)?))
+}
+
+fn metadata_of(session: v1::Session) -> Metadata {
+    let forked_from = session.forked_from.map(|v1::ForkOrigin { key, sequence }| {
+        let v1::SessionKey { app_name, user_id, session_id } = key.unwrap_or_default();
+        serde_json::json!({ "app_name": app_name, "user_id": user_id, "session_id": session_id, "sequence": sequence })
+    });
+    Metadata {
+        display_name: session.display_name,
+        labels: session.labels.into_iter().collect(),
+        expire_time: match session.expiration {
+            Some(Expiration::ExpireTime(time)) => Some(time::format(time)),
+            Some(Expiration::Ttl(_)) | None => None,
+        },
+        create_time: session.create_time.map(time::format),
+        forked_from,
+        ..Metadata::default()
+    }
+}
