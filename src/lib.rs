@@ -28,7 +28,7 @@
 //!
 //! # One append, file by file
 //!
-//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13, 20 and 21 are SQLite's, the others are the
+//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13 and 20 to 22 are SQLite's, the others are the
 //! same for every store.
 //!
 //! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
@@ -53,11 +53,12 @@
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
 //! 19. `commit/changes.rs` is the result, as rows.
 //! 20. `store/sqlite/apply.rs` writes those rows.
-//! 21. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
+//! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
+//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
-//! 22. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
-//! 23. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
-//! 24. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
+//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
+//! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
+//! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
 //! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and

@@ -25,7 +25,7 @@ impl Fault {
         match self {
             Self::Elapsed(_) => true,
             Self::Driver(error) => is_lost(error),
-            Self::Domain(_) => false,
+            Self::Domain(error) => matches!(error, Error::StoreUnavailable(_)),
         }
     }
 

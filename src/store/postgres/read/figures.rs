@@ -33,7 +33,7 @@ pub(super) async fn read(reader: &Reader<'_>) -> Result<Figures, Error> {
     let connection = reader.connection;
     let tables = [(&TABLES.as_slice() as _, Type::TEXT_ARRAY)];
     let bytes = connection.one(TABLE_BYTES, &tables).await?;
-    let now = reader.now().await;
+    let now = reader.time().await;
     let (secs, nanos) = (now.secs(), now.nanos().cast_signed());
     let parameters =
         [(&secs as _, Type::INT8), (&nanos as _, Type::INT4), (&COUNTED_SESSIONS as _, Type::INT8)];
