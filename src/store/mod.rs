@@ -19,7 +19,6 @@ mod past;
 pub mod postgres;
 mod queue;
 mod rows;
-mod search;
 pub mod spans;
 pub mod sqlite;
 #[cfg(test)]
@@ -35,7 +34,6 @@ pub use crate::commit::{
     Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,
     OnExisting, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
-pub(crate) use crate::read::Budget;
 pub use crate::read::{
     ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
     SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,

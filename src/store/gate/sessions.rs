@@ -11,8 +11,9 @@ use crate::{
         permission::{Right, Users},
         prelude::*,
     },
+    read::Budget,
     store::{
-        Budget, RequestContext, SessionPage, SessionsQuery, Store,
+        RequestContext, SessionPage, SessionsQuery, Store,
         order::{behind_all, compare, place},
     },
 };
