@@ -75,9 +75,8 @@
 //! every 1,024 events.
 //!
 //! On PostgreSQL `store/postgres/write/lanes.rs` takes the place of steps 8 and 10: it routes the request to one of a few threads, each with
-//! a connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs, and reads in a second round trip what
-//! `cache.rs` does not have of these versions. `apply.rs` writes the change set and commits in the last one. `notify/replicas.rs` then
-//! wakes the watchers of other replicas.
+//! a connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs and reads it, in one round trip. `apply.rs`
+//! writes the change set and commits, in a second one. `notify/replicas.rs` then wakes the watchers of other replicas.
 //!
 //! # Invariants
 //!
@@ -96,9 +95,9 @@
 //!
 //! * **No semantics in backends.** A backend loads and applies rows, whatever kind of request they are for.
 //! * **No undo.** A request is decided on an overlay, which is dropped if the request is refused.
-//! * **No cache for reads.** They go to the tables, through the database's own page cache. Only writers have a cache, of at most 64 MiB of
-//!   sessions and keys that decisions need. SQLite's cannot be stale, because the process has the file to itself and writes on one thread.
-//!   On PostgreSQL other processes write as well, so a group uses only what has the version that it found under its locks.
+//! * **No cache for reads.** They go to the tables, through the database's own page cache. Only SQLite's writer has a cache, of at
+//!   most 64 MiB of sessions and keys that decisions need. It cannot be stale, because the process has the file to itself and writes on one
+//!   thread. On PostgreSQL other processes write as well, so each group reads what it needs under its locks.
 //! * **No interpretation of bodies.** An event's body is opaque. ADK changes its events in every release, and nothing here has to follow.
 //! * **No client clocks.** `event_time` is stored and can be filtered by, but the order of a log is the order of its commits.
 //! * **No payload in notifications.** A watcher is woken by a counter and reads from the store, so that catching up and following live are

@@ -128,15 +128,6 @@ impl<'a, T: Text<'a>> Text<'a> for Option<T> {
     }
 }
 
-impl<'a, T> Text<'a> for &'a Option<T>
-where
-    &'a T: Text<'a>,
-{
-    fn text(self) -> Option<Cow<'a, str>> {
-        self.as_ref().text()
-    }
-}
-
 /// A key's value, perhaps a damaged one.
 pub(super) fn value(row: &Row, at: usize) -> Result<Json> {
     Ok(row.try_get::<Value>(at)?.0)
