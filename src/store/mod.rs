@@ -14,7 +14,6 @@ mod layout;
 pub mod memory;
 mod notifier;
 mod open;
-mod order;
 mod past;
 pub mod postgres;
 mod queue;
