@@ -1,8 +1,10 @@
 package sessiond_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -105,79 +107,94 @@ func TestEventIsNotChanged(t *testing.T) {
 	}
 }
 
-// TestConflict refuses an append only if somebody else has changed a key that the event writes.
-func TestConflict(t *testing.T) {
-	for _, store := range stores {
-		t.Run(store.name, func(t *testing.T) {
-			server := startServer(t, store.uri)
-			strict := connect(t, server, sessiond.WithStaleness(sessiond.Conflict))
-			others := connect(t, server)
-			state := map[string]any{"a": 1, "b": 1, "gone": 1, "user:u": 1, "app:x": 1}
-			create(t, others, "s", state)
+// conflictCases are those of clients/cases/conflict.json.
+type conflictCases struct {
+	State map[string]any
+	Cases []struct {
+		Name        string
+		Others, Own conflictDelta
+		Keys        []string
+	}
+}
 
-			for name, test := range map[string]struct {
-				others []sessiond.Operation
-				set    map[string]any
-				own    map[string]any
-				remove string
-				stale  bool
-			}{
-				"nothing changed":            {own: map[string]any{"a": 2, "user:u": 2, "app:x": 2, "new": 2}},
-				"writing an equal value":     {own: map[string]any{"a": 1, "user:u": 1, "app:x": 1}},
-				"another key":                {set: map[string]any{"b": 3, "user:v": 3}, own: map[string]any{"a": 2, "user:u": 2}},
-				"the same key":               {set: map[string]any{"a": 3}, own: map[string]any{"a": 2}, stale: true},
-				"an equal value":             {set: map[string]any{"a": 1}, own: map[string]any{"a": 2}, stale: true},
-				"the same key of the user":   {set: map[string]any{"user:u": 3}, own: map[string]any{"user:u": 2, "a": 1}, stale: true},
-				"the same key of the app":    {set: map[string]any{"app:x": 3}, own: map[string]any{"app:x": 2}, stale: true},
-				"a key that is new":          {set: map[string]any{"n": 3}, own: map[string]any{"n": 2}, stale: true},
-				"a key that is gone":         {others: []sessiond.Operation{sessiond.Remove{Key: "gone"}}, own: map[string]any{"gone": 2}, stale: true},
-				"removing what was changed":  {set: map[string]any{"a": 3}, remove: "a", stale: true},
-				"removing what was not":      {set: map[string]any{"b": 3}, remove: "a"},
-				"only a temp: key":           {set: map[string]any{"a": 3}, own: map[string]any{"temp:a": 2}},
-				"an event without any delta": {set: map[string]any{"a": 3}},
-			} {
-				t.Run(name, func(t *testing.T) {
-					if err := others.Delete(t.Context(), &session.DeleteRequest{AppName: app, UserID: user, SessionID: "s"}); err != nil {
-						t.Fatal(err)
-					}
-					create(t, others, "s", state)
-					object, other := get(t, strict, "s"), get(t, others, "s")
-					if test.set != nil || test.others != nil {
-						if _, err := others.Change(t.Context(), other, sessiond.Delta{Set: test.set, Operations: test.others}); err != nil {
+type conflictDelta struct {
+	Set               map[string]any
+	Remove, Increment []string
+}
+
+func (d conflictDelta) delta() sessiond.Delta {
+	delta := sessiond.Delta{Set: d.Set}
+	for _, key := range d.Remove {
+		delta.Operations = append(delta.Operations, sessiond.Remove{Key: key})
+	}
+	for _, key := range d.Increment {
+		delta.Operations = append(delta.Operations, sessiond.Increment{Key: key, By: 1})
+	}
+	return delta
+}
+
+// TestConflict refuses an append only if other writers have changed a key that the event writes.
+func TestConflict(t *testing.T) {
+	text, err := os.ReadFile("../cases/conflict.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table conflictCases
+	if err := json.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range stores {
+		server := startServer(t, store.uri)
+		others := connect(t, server)
+		for _, stale := range []sessiond.Staleness{sessiond.Conflict, sessiond.Merge, sessiond.Refuse} {
+			service := connect(t, server, sessiond.WithStaleness(stale))
+			for _, test := range table.Cases {
+				t.Run(fmt.Sprint(store.name, stale, test.Name), func(t *testing.T) {
+					clearShared(t, server)
+					create(t, others, t.Name(), table.State)
+					object, other := get(t, service, t.Name()), get(t, others, t.Name())
+					theirs, own := test.Others.delta(), test.Own.delta()
+					isOvertaken := theirs.Set != nil || theirs.Operations != nil
+					if isOvertaken {
+						if _, err := others.Change(t.Context(), other, theirs); err != nil {
 							t.Fatal(err)
 						}
 					}
-					event := deltaEvent(t, test.own)
-					var operations []sessiond.Operation
-					if test.remove != "" {
-						operations = append(operations, sessiond.Remove{Key: test.remove})
+					wanted := stale == sessiond.Conflict && len(test.Keys) > 0 || stale == sessiond.Refuse && isOvertaken
+					err := service.AppendEventWith(t.Context(), object, deltaEvent(t, own.Set), own.Operations...)
+					if errors.Is(err, sessiond.ErrStale) != wanted || (err != nil) != wanted {
+						t.Fatalf("AppendEvent() = %v, want stale: %v", err, wanted)
 					}
-					err := strict.AppendEventWith(t.Context(), object, event, operations...)
-					if errors.Is(err, sessiond.ErrStale) != test.stale || (err != nil) != test.stale {
-						t.Fatalf("AppendEvent() = %v, want stale: %v", err, test.stale)
-					}
-					if test.stale {
+					if wanted {
 						if !strings.Contains(err.Error(), "stale session error") || object.Events().Len() != 0 {
 							t.Errorf("AppendEvent() = %q, %d events", err, object.Events().Len())
+						}
+						for _, key := range test.Keys {
+							if stale == sessiond.Conflict && !strings.Contains(err.Error(), key) {
+								t.Errorf("AppendEvent() = %q, which does not name %q", err, key)
+							}
 						}
 						return
 					}
 					// The object is up to date: its own writes do not conflict with the next ones.
-					appendTo(t, strict, object, deltaEvent(t, map[string]any{"a": 5, "b": 5, "user:u": 5, "app:x": 5, "new": 5}))
-					appendTo(t, strict, object, deltaEvent(t, map[string]any{"a": 6, "b": 6, "user:u": 6, "app:x": 6, "new": 6}))
-					// Somebody else's write conflicts as before.
+					appendTo(t, service, object, deltaEvent(t, map[string]any{"a": 5, "b": 5, "user:u": 5, "app:x": 5, "new": 5}))
+					appendTo(t, service, object, deltaEvent(t, map[string]any{"a": 6, "b": 6, "user:u": 6, "app:x": 6, "new": 6}))
+					if stale != sessiond.Conflict {
+						return
+					}
+					// A write of others conflicts as before.
 					appendTo(t, others, other, deltaEvent(t, map[string]any{"user:u": 9}))
-					err = strict.AppendEvent(t.Context(), object, deltaEvent(t, map[string]any{"user:u": 7}))
+					err = service.AppendEvent(t.Context(), object, deltaEvent(t, map[string]any{"user:u": 7}))
 					if !errors.Is(err, sessiond.ErrStale) {
 						t.Errorf("AppendEvent() = %v, want ErrStale", err)
 					}
-					if err := strict.Refresh(t.Context(), object); err != nil {
+					if err := service.Refresh(t.Context(), object); err != nil {
 						t.Fatal(err)
 					}
-					appendTo(t, strict, object, deltaEvent(t, map[string]any{"user:u": 7}))
+					appendTo(t, service, object, deltaEvent(t, map[string]any{"user:u": 7}))
 				})
 			}
-		})
+		}
 	}
 }
 

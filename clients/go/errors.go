@@ -18,7 +18,7 @@ var (
 	ErrNotFound = errors.New("session not found")
 	// ErrAlreadyExists: a session id, or the id of an event with other content, is taken.
 	ErrAlreadyExists = errors.New("already exists")
-	// ErrStale: with [Conflict] or [Refuse], somebody else has written first; in every mode, the session was deleted and
+	// ErrStale: with [Conflict] or [Refuse], another writer was first; in every mode, the session was deleted and
 	// created anew under its id.
 	ErrStale = errors.New("stale session error")
 	// ErrInvalid: the request breaks a rule or a limit of the server.

@@ -33,7 +33,7 @@ type Staleness string
 const (
 	// Merge is the default: the server merges deltas key by key, and the object is brought up to date.
 	Merge Staleness = "merge"
-	// Conflict refuses an append with [ErrStale] if somebody else has changed a key that the event sets or removes since
+	// Conflict refuses an append with [ErrStale] if another writer has changed a key that the event sets or removes since
 	// the object was read. Operations that are evaluated in the commit do not conflict.
 	Conflict Staleness = "conflict"
 	// Refuse refuses an append with [ErrStale] if anything was appended to the session since the object was read, as the

@@ -41,7 +41,7 @@ type storedSession struct {
 }
 
 // storedValue is a value with the version of its key. Both come from the same response: a version that is newer than the
-// value would hide the write of somebody else from [Conflict].
+// value would hide the write of another writer from [Conflict].
 type storedValue struct {
 	text string
 	// version is unknownVersion if the server has not sent it.

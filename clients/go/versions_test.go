@@ -153,7 +153,10 @@ func TestConflictWithChangedBackValue(t *testing.T) {
 // clearShared removes what an earlier test has left in the state that sessions share.
 func clearShared(t *testing.T, server *testserver.Server) {
 	t.Helper()
-	removal := sessiond.Delta{Operations: []sessiond.Operation{sessiond.Remove{Key: "app:k"}, sessiond.Remove{Key: "user:k"}}}
+	var removal sessiond.Delta
+	for _, key := range []string{"app:k", "user:k", "app:x", "user:u", "user:v"} {
+		removal.Operations = append(removal.Operations, sessiond.Remove{Key: key})
+	}
 	if _, err := connect(t, server).UpdateState(t.Context(), sessiond.Scope{AppName: app, UserID: user}, removal); err != nil {
 		t.Fatal(err)
 	}

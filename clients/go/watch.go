@@ -89,7 +89,7 @@ type WatchOptions struct {
 // at least the newest values.
 //
 // When the connection breaks, the stream ends or the server restarts, the watch resumes after its last item, without gap
-// or repetition; so it does with a new token when its own expires or is taken back. It ends after [Deleted], when the loop
+// or repetition; so it does with a new token when its own expires or is revoked. It ends after [Deleted], when the loop
 // is left, or with an error: that of ctx, [ErrClosed], [ErrNotFound], [ErrInvalid] (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or
 // [ErrUnavailable] if the server is away for too long.
 func (s *Service) Watch(ctx context.Context, scope Scope, options WatchOptions) iter.Seq2[WatchItem, error] {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,13 @@ from google.adk.sessions.session import Session
 from proxy import Proxy
 from support import KEY, MANY_ATTEMPTS, delta_event, ids, read, text_event
 
-from sessiond_adk import Delta, Increment, Operation, Remove, SessiondSessionService, SessiondStaleError, SetIfAbsent
+from sessiond_adk import Delta, Increment, Operation, Remove, SessiondSessionService, SessiondStaleError
 from sessiond_adk.proto import event_service_pb2, session_service_pb2
 from sessiond_adk.state import SessionState
 
-STATE = {"a": 1, "b": 1, "gone": 1, "user:u": 1, "app:x": 1}
+CASES = json.loads((Path(__file__).parents[2] / "cases/conflict.json").read_text(encoding="utf-8"))
+STATE: dict[str, Any] = CASES["state"]
+cases = pytest.mark.parametrize("case", CASES["cases"], ids=[case["name"] for case in CASES["cases"]])
 
 
 @pytest.fixture
@@ -27,33 +31,17 @@ async def conflict(server: Server) -> AsyncIterator[SessiondSessionService]:
         yield connected
 
 
+def delta(change: dict[str, Any]) -> Delta:
+    """A change of clients/cases/conflict.json."""
+    operations: list[Operation] = [Remove(key) for key in change.get("remove", [])]
+    operations += [Increment(key) for key in change.get("increment", [])]
+    return Delta(change.get("set", {}), operations)
+
+
 @pytest.mark.parametrize("source", ["created", "read", "refreshed", "appended"])
-@pytest.mark.parametrize(
-    ("others", "own", "operations", "keys"),
-    [
-        pytest.param({}, {"a": 2, "user:u": 2, "app:x": 2, "new": 2}, [], None, id="nothing changed"),
-        pytest.param({"b": 3, "user:v": 3}, {"a": 2, "user:u": 2, "app:x": 2}, [], None, id="disjoint keys"),
-        pytest.param({"a": 3}, {"a": 2, "b": 2}, [], ["a"], id="the same key"),
-        pytest.param({"user:u": 3}, {"user:u": 2, "a": 2}, [], ["user:u"], id="the same key of the user"),
-        pytest.param({"app:x": 3}, {"app:x": 2}, [], ["app:x"], id="the same key of the application"),
-        pytest.param({"new": 3}, {"new": 2}, [], ["new"], id="a key that is new"),
-        pytest.param(Remove("gone"), {"gone": 2}, [], ["gone"], id="a key that is gone"),
-        pytest.param({"a": 3}, {}, [Remove("a")], ["a"], id="removing what was changed"),
-        pytest.param({"b": 3}, {}, [Remove("a")], None, id="removing what was not changed"),
-        pytest.param({"a": 3, "app:x": 3}, {"a": 2, "app:x": 2}, [], ["a", "app:x"], id="two keys"),
-        pytest.param({"a": 3}, {}, [Increment("a"), SetIfAbsent("b", 1)], None, id="operations"),
-        pytest.param({"a": 3}, {"temp:a": 2}, [], None, id="a temp: key"),
-        pytest.param({"a": 3}, {}, [], None, id="no delta"),
-    ],
-)
+@cases
 async def test_append_is_refused_only_if_a_key_that_it_writes_was_changed(
-    server: Server,
-    conflict: SessiondSessionService,
-    source: str,
-    others: dict[str, Any] | Operation,
-    own: dict[str, Any],
-    operations: list[Operation],
-    keys: list[str] | None,
+    server: Server, conflict: SessiondSessionService, source: str, case: dict[str, Any]
 ) -> None:
     session = await conflict.create_session(**KEY, state=STATE)
     if source == "read":
@@ -63,29 +51,45 @@ async def test_append_is_refused_only_if_a_key_that_it_writes_was_changed(
     elif source == "appended":
         await conflict.append_event(session, delta_event({**STATE, "c": 1}))
     async with SessiondSessionService(server.address) as other:
-        change = Delta(others) if isinstance(others, dict) else Delta(operations=[others])
-        await other.change(await read(other), change)
-    before = session.model_copy(deep=True)
-    event = delta_event(own)
-    if keys is None:
-        await conflict.append_event(session, event, operations=operations)
+        if case["others"]:
+            await other.change(await read(other), delta(case["others"]))
+    before, own = session.model_copy(deep=True), delta(case["own"])
+    event = delta_event(dict(own.values))
+    if not case["keys"]:
+        await conflict.append_event(session, event, operations=own.operations)
         # The object is up to date: its own writes do not conflict with its next ones.
         await conflict.append_event(session, delta_event({"a": 5, "new": 5, "user:u": 5, "app:x": 5, "gone": 5}))
         await conflict.append_event(session, delta_event({"a": 6, "new": 6, "user:u": 6, "app:x": 6}, id="last"))
         stored = await read(conflict)
-        assert (stored.state | own, stored.events[-1].id) == (session.state | own, "last")
+        assert ({**stored.state, **own.values}, stored.events[-1].id) == ({**session.state, **own.values}, "last")
         return
     with pytest.raises(SessiondStaleError, match="modified in storage") as refused:
-        await conflict.append_event(session, event, operations=operations)
+        await conflict.append_event(session, event, operations=own.operations)
     assert isinstance(refused.value, StaleSessionError)
-    assert sorted(refused.value.keys) == keys
-    assert all(key in str(refused.value) for key in keys)
-    assert (session, event.actions.state_delta) == (before, own)
-    # Keys that nobody else has written can still be set, and after a refresh all.
+    assert sorted(refused.value.keys) == case["keys"]
+    assert all(key in str(refused.value) for key in case["keys"])
+    assert (session, event.actions.state_delta) == (before, own.values)
+    # Keys that no other writer has changed can still be set, and after a refresh all.
     await conflict.append_event(session, delta_event({"free": 1}))
     await conflict.refresh(session)
-    await conflict.append_event(session, event, operations=operations)
+    await conflict.append_event(session, event, operations=own.operations)
     assert session.state == (await read(conflict)).state
+
+
+@pytest.mark.parametrize("stale", ["merge", "error"])
+@cases
+async def test_other_settings_look_at_no_key(server: Server, stale: str, case: dict[str, Any]) -> None:
+    async with SessiondSessionService(f"sessiond://{server.address}?stale={stale}") as service:
+        await service.create_session(**KEY, state=STATE)
+        session, own = await read(service), delta(case["own"])
+        if case["others"]:
+            await service.change(await read(service), delta(case["others"]))
+        append = service.append_event(session, delta_event(dict(own.values)), operations=own.operations)
+        if stale == "error" and case["others"]:
+            with pytest.raises(SessiondStaleError):
+                await append
+        else:
+            await append
 
 
 async def test_value_that_was_changed_and_changed_back_is_a_change(conflict: SessiondSessionService) -> None:

@@ -66,7 +66,7 @@ async def test_sessions_events_and_state_are_copied(server: Server, tmp_path: Pa
         copied = await copy_application(source, target, "app")
         assert (copied.sessions, copied.new_events) == (4, 0)
         assert copied.problems == [
-            'state of the application: \'app:last\' keeps the value "newer" of somebody else; the source has "bob-0"'
+            'state of the application: \'app:last\' keeps the value "newer" of another writer; the source has "bob-0"'
         ]
         assert await target.get_app_state(app_name="app") == {"last": "newer"}
         # Interrupted in the middle of a session.

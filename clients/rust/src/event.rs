@@ -1,18 +1,14 @@
-//! ADK events on the wire: an event's own JSON is the body, without the state delta, which travels typed.
+//! ADK events on the wire: an event in the canonical form is the body, without the state delta, which travels typed.
 
-use std::{collections::HashMap, mem, sync::LazyLock};
+use std::{collections::HashMap, mem};
 
 use adk_core::{Event, Result};
-use serde::{Deserialize as _, de::value::MapDeserializer};
-use serde_json::{
-    Value,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
+    canonical,
     error::{invalid, unexpected},
-    foreign,
     json::{object_text, parse_object},
     observe::observe,
     proto::v1::{self, event::BodyForm, state_delta::SetForm},
@@ -37,7 +33,9 @@ pub(crate) fn to_wire(mut event: Event) -> Result<v1::Event> {
             ..v1::StateDelta::default()
         })
     };
-    let body = body(&mut event)?;
+    let body = canonical::write(&event).map_err(|cause| {
+        invalid("session.bad_json", "the event cannot be written as JSON").with_source(cause)
+    })?;
     Ok(v1::Event {
         event_id: event.id,
         invocation_id: event.invocation_id,
@@ -51,31 +49,9 @@ pub(crate) fn to_wire(mut event: Event) -> Result<v1::Event> {
     })
 }
 
-/// A key that stands in for the delta while an event is serialized, so that it can be found in the text and cut out. Random, so
-/// that nothing else in an event matches.
-static MARK: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().to_string());
-
-/// The event's own JSON without its delta. Replaces the delta of `event`.
-fn body(event: &mut Event) -> Result<String> {
-    event.actions.state_delta = HashMap::from([(MARK.clone(), Value::Null)]);
-    let mut text = serde_json::to_string(event).map_err(|cause| {
-        invalid("session.bad_json", "the event cannot be written as JSON").with_source(cause)
-    })?;
-    let member = format!(r#""state_delta":{{"{}":null}}"#, *MARK);
-    // The member comes with a comma on either side, unless it is the only one.
-    for cut in [format!("{member},"), format!(",{member}"), member] {
-        if let Some(start) = text.find(&cut) {
-            text.replace_range(start..start + cut.len(), "");
-            return Ok(text);
-        }
-    }
-    Err(invalid("session.bad_json", "the event's JSON has no actions.state_delta"))
-}
-
 /// The event as it was stored. The id, invocation, author and branch of the envelope win over those of the body.
 ///
-/// The body of another program is converted. If ADK cannot hold all of it, the rest is omitted and the body is kept as text under
-/// [`FOREIGN_BODY`].
+/// If ADK cannot hold all of the body, the rest is omitted and the body is kept as text under [`FOREIGN_BODY`].
 pub(crate) fn from_wire(wire: v1::Event) -> Result<Event> {
     let delta = state_changes(wire.state_delta)?;
     let text = match wire.body_form {
@@ -86,21 +62,14 @@ pub(crate) fn from_wire(wire: v1::Event) -> Result<Event> {
         None => "{}".into(),
     };
     let time = wire.event_time.map(from_timestamp).unwrap_or_default();
-    let mut event = own(&text).unwrap_or_else(|| {
-        let (mut event, omitted) = foreign::read(&text, &wire.author, time);
-        if !omitted.is_empty() {
-            let event_id = &wire.event_id;
-            observe(|| {
-                tracing::warn!(
-                    event_id,
-                    ?omitted,
-                    "members of an event omitted, ADK cannot hold them"
-                )
-            });
-            event.provider_metadata.insert(FOREIGN_BODY.into(), text);
-        }
-        event
-    });
+    let (mut event, omitted) = canonical::read(&text, &wire.author, time);
+    if !omitted.is_empty() {
+        let event_id = &wire.event_id;
+        observe(|| {
+            tracing::warn!(event_id, ?omitted, "members of an event omitted, ADK cannot hold them")
+        });
+        event.provider_metadata.insert(FOREIGN_BODY.into(), text);
+    }
     event.id = wire.event_id;
     event.invocation_id = wire.invocation_id;
     event.author = wire.author;
@@ -123,20 +92,6 @@ pub(crate) fn state_changes(delta: Option<v1::StateDelta>) -> Result<HashMap<Str
     };
     values.extend(remove.into_iter().map(|key| (key, Value::Null)));
     Ok(values)
-}
-
-/// The event in a body that ADK for Rust has written. None for any other body, which lacks at least one required field.
-fn own(text: &str) -> Option<Event> {
-    let mut body: HashMap<String, &RawValue> = serde_json::from_str(text).ok()?;
-    // The other kits have another spelling for it. This ends the attempt early.
-    body.get("invocation_id")?;
-    let mut actions: HashMap<String, &RawValue> =
-        serde_json::from_str(body.get("actions")?.get()).ok()?;
-    // The delta travels typed, see `body`.
-    actions.insert("state_delta".into(), serde_json::from_str("{}").ok()?);
-    let actions = to_raw_value(&actions).ok()?;
-    body.insert("actions".into(), &actions);
-    Event::deserialize(MapDeserializer::new(body.into_iter())).ok()
 }
 
 #[cfg(test)]
@@ -162,16 +117,16 @@ mod tests {
         event.actions.tool_confirmation = Some(adk_core::ToolConfirmationRequest {
             tool_name: "f".into(),
             function_call_id: None,
-            args: looks_alike,
+            args: looks_alike.clone(),
         });
         for delta in [json!({}), json!({"own": {"state_delta": {}}})] {
             event.actions.state_delta = serde_json::from_value(delta).unwrap();
-            let mut wanted = serde_json::to_value(&event).unwrap();
-            wanted["actions"].as_object_mut().unwrap().remove("state_delta").unwrap();
-            let body = body_of(event.clone());
-            assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), wanted);
-            // The comparison above would miss a duplicate member.
-            assert_eq!(body.len(), wanted.to_string().len());
+            let body: Value = serde_json::from_str(&body_of(event.clone())).unwrap();
+            assert_eq!(body["actions"].get("stateDelta"), None);
+            assert_eq!(body["providerMetadata"], looks_alike);
+            assert_eq!(body["llmRequest"], looks_alike.to_string());
+            assert_eq!(body["eventMetadata"], json!({"state_delta": "{}"}));
+            assert_eq!(body["actions"]["toolConfirmation"]["args"], looks_alike);
         }
     }
 }

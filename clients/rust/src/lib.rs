@@ -65,6 +65,7 @@
 mod address;
 mod append;
 mod call;
+mod canonical;
 mod connect;
 mod credentials;
 mod delta;
@@ -73,7 +74,6 @@ mod error;
 mod event;
 mod extensions;
 mod failure;
-mod foreign;
 mod fork;
 mod health;
 mod history;

@@ -1,68 +1,133 @@
 /**
- * Compactions of other kits, as this one has them.
+ * Compactions, which this ADK has in other members than the canonical form.
  *
- * The other kits keep the summary of a range of events in `actions.compaction`.
- * This kit has members of the event instead (`CompactedEvent`), gives the model
- * the text of the newest summary alone, and leaves out every event up to its
- * end.
+ * That has the summary of a range of events in `actions.compaction`. This ADK
+ * has members of the event instead (`CompactedEvent`), gives the model the text
+ * of the newest summary alone, and leaves out every event up to its end.
+ *
+ * `isCompacted` beside `actions.compaction` says that this ADK has written it.
  */
 
 import {isCompactedEvent, type CompactedEvent, type Event} from '@google/adk';
+import {joinObject, splitObject} from './json.js';
 import {isObject, type Json} from './shape.js';
-import {fromNanos} from './times.js';
+import {fromNanos, toNanos} from './times.js';
 
 /** Seconds stay below it until the year 5138, milliseconds are above it since 1973. */
 const LEAST_MILLIS = 1e11;
 
-/** The kits round an event's time to their own precision. */
-const ROUNDING_SECONDS = 0.002;
-
 const RFC_3339 =
   /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
+/** The JSON of an event whose compaction, if it has one, is in the canonical form. */
+export function writeCompaction(event: Json & {actions?: unknown}): string {
+  const {startTime, endTime, compactedContent: text, ...rest} = event;
+  if (
+    rest['isCompacted'] !== true ||
+    typeof startTime !== 'number' ||
+    typeof endTime !== 'number' ||
+    typeof text !== 'string'
+  ) {
+    return JSON.stringify(event);
+  }
+  const content = {role: 'model', parts: [{text}]};
+  const compaction = joinObject([
+    ['startTimestamp', secondsText(startTime)],
+    ['endTimestamp', secondsText(endTime)],
+    ['compactedContent', JSON.stringify(content)],
+  ]);
+  const members = splitObject(JSON.stringify(rest));
+  const actions = splitObject(members.get('actions') ?? '{}');
+  members.set('actions', joinObject(actions.set('compaction', compaction)));
+  return joinObject(members);
+}
+
+/** Milliseconds as a decimal of seconds, exact to the nanosecond, which no number is. */
+function secondsText(ms: number): string {
+  const nanos = toNanos(ms);
+  const digits = String(nanos < 0n ? -nanos : nanos).padStart(10, '0');
+  return `${nanos < 0n ? '-' : ''}${digits.slice(0, -9)}.${digits.slice(-9)}`;
+}
+
+/** Moves the compaction of a body that ADK for TypeScript itself has written into `actions`. */
+export function moveCompaction(body: Json, actions: Json): void {
+  const {startTime, endTime, compactedContent: text} = body;
+  if (body['isCompacted'] !== true || 'compaction' in actions) {
+    return;
+  }
+  for (const name of ['startTime', 'endTime', 'compactedContent']) {
+    delete body[name];
+  }
+  if (
+    typeof startTime === 'number' &&
+    typeof endTime === 'number' &&
+    typeof text === 'string'
+  ) {
+    actions['compaction'] = {
+      startTimestamp: Number(secondsText(startTime)),
+      endTimestamp: Number(secondsText(endTime)),
+      compactedContent: {role: 'model', parts: [{text}]},
+    };
+  } else {
+    delete body['isCompacted'];
+  }
+}
+
 /**
  * Reads `actions.compaction` into the members of a compacted event. The summary
- * is also its content, as this kit writes it, unless it has another. What cannot
+ * is also its content, as this ADK writes it, unless it has another. What cannot
  * take the place of the events that it summarizes is removed, and added to
  * `omitted`.
  *
- * @param nanos the event's time, which tells the unit of the body's own.
+ * @param text the body, whose decimals say more than numbers.
  */
 export function readCompaction(
   body: Json,
   actions: Json,
-  nanos: bigint,
+  text: string,
   omitted: string[],
 ): void {
   const {compaction} = actions;
-  if (compaction === undefined || compaction === null) {
+  if (compaction === undefined) {
     return;
   }
-  const found = isObject(compaction)
-    ? membersOf(compaction, body['timestamp'], nanos)
-    : undefined;
+  const isOwn = body['isCompacted'] === true;
+  const found = isObject(compaction) && membersOf(compaction, text);
   if (!found) {
-    delete actions['compaction'];
     omitted.push('actions.compaction');
-    return;
+  } else {
+    Object.assign(body, found);
+    Object.assign(compaction, {
+      startTimestamp: found.startTime / 1000,
+      endTimestamp: found.endTime / 1000,
+    });
+    body['content'] ??= {
+      role: 'model',
+      parts: [{text: found.compactedContent}],
+    };
   }
-  Object.assign(body, found);
-  body['content'] ??= {
-    role: 'model',
-    parts: [{text: found.compactedContent}],
-  };
+  if (!found || isOwn) {
+    delete actions['compaction'];
+  }
 }
 
-function membersOf(compaction: Json, written: unknown, nanos: bigint) {
+function membersOf(compaction: Json, text: string) {
   const {startTimestamp, endTimestamp, compactedContent} = compaction;
-  const isMillis = unitOf(written, Number(nanos) / 1e9);
-  const startTime = millisOf(startTimestamp, isMillis);
-  const endTime = millisOf(endTimestamp, isMillis);
-  const text = textOf(compactedContent);
-  if (startTime === undefined || endTime === undefined || !text) {
+  const texts = textsOf(text);
+  const startTime = millisOf(startTimestamp, texts.get('startTimestamp'));
+  const endTime = millisOf(endTimestamp, texts.get('endTimestamp'));
+  const summary = textOf(compactedContent);
+  if (startTime === undefined || endTime === undefined || !summary) {
     return undefined;
   }
-  return {isCompacted: true, startTime, endTime, compactedContent: text};
+  return {isCompacted: true, startTime, endTime, compactedContent: summary};
+}
+
+/** The texts of the members of `actions.compaction` in the canonical form. */
+function textsOf(text: string): Map<string, string> {
+  const actions = splitObject(text).get('actions');
+  const compaction = actions && splitObject(actions).get('compaction');
+  return compaction ? splitObject(compaction) : new Map<string, string>();
 }
 
 /** The text of a content, without thoughts; '' if it has none. */
@@ -75,34 +140,21 @@ function textOf(content: unknown): string {
   return texts.join('');
 }
 
-/** Whether a number of a body is in milliseconds. The body's `timestamp` tells the unit; without it, the magnitude. */
-function unitOf(written: unknown, seconds: number): (value: number) => boolean {
-  if (typeof written === 'number') {
-    if (Math.abs(written - seconds) < ROUNDING_SECONDS) {
-      return () => false;
-    }
-    if (Math.abs(written / 1000 - seconds) < ROUNDING_SECONDS) {
-      return () => true;
-    }
-  }
-  return value => Math.abs(value) >= LEAST_MILLIS;
-}
-
 /**
- * The time of a body in milliseconds. It is the very number that an event of the
- * same nanosecond has, because ADK compares the two.
+ * A time in milliseconds, of seconds with `text` as their decimal, or of one of
+ * the variants. It is the very number that an event of the same nanosecond has,
+ * because ADK compares the two.
  */
-function millisOf(
-  value: unknown,
-  isMillis: (value: number) => boolean,
-): number | undefined {
+function millisOf(value: unknown, text = String(value)): number | undefined {
   if (typeof value === 'number' && Number.isFinite(value)) {
-    if (isMillis(value)) {
+    if (Math.abs(value) >= LEAST_MILLIS) {
       return value;
     }
-    const seconds = Math.floor(value);
-    const nanos = Math.round((value - seconds) * 1e9);
-    return fromNanos(BigInt(seconds) * 1_000_000_000n + BigInt(nanos));
+    const [, sign, whole, fraction = ''] =
+      /^(-?)(\d+)(?:\.(\d{1,9})\d*)?$/.exec(text) ?? [];
+    return whole === undefined
+      ? value * 1000
+      : fromNanos(BigInt(`${sign}${whole}${fraction.padEnd(9, '0')}`));
   }
   const [, time, fraction = '', zone] =
     (typeof value === 'string' && RFC_3339.exec(value.toUpperCase())) || [];

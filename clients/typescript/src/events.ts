@@ -1,13 +1,13 @@
 /**
  * Conversion of events.
  *
- * The body of a stored event is the event's own JSON, complete except for
+ * The body of a stored event has the canonical form, and lacks
  * `actions.stateDelta`, which is sent as the typed delta.
  */
 
 import {create} from '@bufbuild/protobuf';
 import type {Event} from '@google/adk';
-import {readForeignBody} from './foreign.js';
+import {canonicalBody, readBody} from './canonical.js';
 import {
   EventSchema,
   type StateDelta,
@@ -76,10 +76,9 @@ export function encodeEvent(
 }
 
 function bodyOf(event: Event): string {
-  const actions = event.actions && {...event.actions, stateDelta: undefined};
   try {
     return toWellFormed(
-      JSON.stringify({...event, actions}),
+      canonicalBody(event),
       `event ${JSON.stringify(event.id)}`,
     );
   } catch (cause) {
@@ -100,7 +99,7 @@ function bodyOf(event: Event): string {
 export function decodeEvent(stored: StoredEvent): Event {
   const text = stored.bodyForm.case === 'bodyJson' ? stored.bodyForm.value : '';
   const nanos = nanosOf(stored.eventTime);
-  const event = readForeignBody(stored.eventId, text, nanos);
+  const event = readBody(stored.eventId, text);
   event.actions.stateDelta = decodeDelta(stored.stateDelta);
   event.id = stored.eventId;
   event.invocationId = stored.invocationId;

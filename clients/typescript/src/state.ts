@@ -22,7 +22,7 @@ type Values = Record<string, unknown>;
 /**
  * A value as the server last sent it, with the version of its key. Both come
  * from one response: a version that is newer than the value would hide the
- * write of somebody else from `stale: 'conflict'`.
+ * write of another writer from `stale: 'conflict'`.
  */
 export interface StoredValue {
   readonly text: string;

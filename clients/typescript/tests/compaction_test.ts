@@ -8,7 +8,7 @@ import {
   stringifyContent,
 } from '@google/adk';
 import {expect, test, vi} from 'vitest';
-import {readForeignBody} from '../src/foreign.js';
+import {readBody} from '../src/canonical.js';
 import {newKey, onEachStore, read} from './support/fixtures.js';
 import {said, ScriptedModel} from './support/model.js';
 import {RawClient} from './support/raw.js';
@@ -17,74 +17,16 @@ import {RawClient} from './support/raw.js';
 const [START, END, WRITTEN] = [1_795_683_600, 1_795_685_400.25, 1_795_685_460];
 const OTHERS = {transferToAgent: 'billing', escalate: true};
 
-interface Kit {
-  readonly timestamp?: unknown;
-  readonly actions: Record<string, unknown>;
+/** A body whose summary is `compactedContent`. */
+function compacted(compactedContent: unknown) {
+  const compaction = {
+    startTimestamp: START,
+    endTimestamp: END,
+    compactedContent,
+  };
+  const artifactDelta = {'refund.pdf': 2};
+  return {timestamp: WRITTEN, actions: {compaction, artifactDelta, ...OTHERS}};
 }
-
-/** `content` is that of the summary. */
-const KITS: Record<string, (content: unknown) => Kit> = {
-  Python: compactedContent => ({
-    timestamp: WRITTEN,
-    actions: {
-      compaction: {
-        startTimestamp: START,
-        endTimestamp: END,
-        compactedContent,
-      },
-      artifactDelta: {'refund.pdf': 2},
-      ...OTHERS,
-    },
-  }),
-  Java: compactedContent => ({
-    timestamp: WRITTEN * 1000,
-    actions: {
-      compaction: {
-        startTimestamp: START * 1000,
-        endTimestamp: END * 1000,
-        compactedContent,
-      },
-      artifactDelta: {'refund.pdf': 2},
-      ...OTHERS,
-    },
-  }),
-  Go: compactedContent => ({
-    timestamp: '2026-11-26T09:31:00Z',
-    actions: {
-      compaction: {
-        startTimestamp: '2026-11-26T10:00:00+01:00',
-        endTimestamp: '2026-11-26T09:30:00.25Z',
-        compactedContent,
-        excludedEvents: ['e7'],
-      },
-      artifactDelta: {'refund.pdf': 2},
-      ...OTHERS,
-    },
-  }),
-  Rust: compacted_content => ({
-    actions: {
-      artifact_delta: {'refund.pdf': 2},
-      transfer_to_agent: 'billing',
-      escalate: true,
-      compaction: {
-        start_timestamp: '2026-11-26T09:00:00Z',
-        end_timestamp: '2026-11-26T09:30:00.250000000Z',
-        compacted_content,
-      },
-    },
-  }),
-  'a program without a time of its own': compactedContent => ({
-    actions: {
-      compaction: {
-        startTimestamp: START * 1000,
-        endTimestamp: END,
-        compactedContent,
-      },
-      artifactDelta: {'refund.pdf': 2},
-      ...OTHERS,
-    },
-  }),
-};
 
 const SUMMARY = {
   role: 'model',
@@ -95,27 +37,16 @@ const SUMMARY = {
 const HEADING = '[Previous Context Summary]:\n';
 
 test.each([
-  [WRITTEN, 2.5, 2_500],
-  [WRITTEN * 1000, 2_500, 2_500],
-  [WRITTEN * 1000, 2.5, 2.5],
-  // Rounded to milliseconds, as ADK for Java has the times of others.
-  [WRITTEN + 0.001, 2.5, 2_500],
-  // Of another clock, or none: the magnitude tells.
-  [5, 2.5, 2_500],
-  [undefined, WRITTEN * 1000, WRITTEN * 1000],
-  ['2026-11-26T09:31:00Z', 2.5, 2_500],
-])('the time of the body, %j, tells the unit of %d', (timestamp, time, ms) => {
-  const compaction = {
-    startTimestamp: time,
-    endTimestamp: time,
-    compactedContent: SUMMARY,
-  };
-  const body = JSON.stringify({timestamp, actions: {compaction}});
-  const nanos = BigInt(WRITTEN) * 1_000_000_000n;
-  expect(readForeignBody('e1', body, nanos)).toMatchObject({
-    startTime: ms,
-    endTime: ms,
-  });
+  ['1795685400.123', 1_795_685_400_123],
+  ['1795685400.122999907', 1_795_685_400_122.9999],
+  ['2.5', 2_500],
+  ['1795685460000', 1_795_685_460_000],
+  ['"1970-01-01T00:00:02.5Z"', 2_500],
+])('a time of %s is %d milliseconds', (time, ms) => {
+  const content = JSON.stringify(SUMMARY);
+  const compaction = `{"startTimestamp":${time},"endTimestamp":${time},"compactedContent":${content}}`;
+  const body = `{"actions":{"compaction":${compaction}}}`;
+  expect(readBody('e1', body)).toMatchObject({startTime: ms, endTime: ms});
 });
 
 onEachStore('compactions', target => {
@@ -153,13 +84,13 @@ onEachStore('compactions', target => {
     return {key, append, say, seen, [Symbol.asyncDispose]: dispose};
   }
 
-  test.each(Object.entries(KITS))('of %s', async (_, body) => {
+  test('of another ADK', async () => {
     await using all = await setUp();
     const {key, append, say, seen} = all;
     await say(START, 'old');
     await say(END, 'the last that is summarized');
     await say(END + 0.001, 'later');
-    await append(WRITTEN, body(SUMMARY));
+    await append(WRITTEN, compacted(SUMMARY));
     const warn = vi.spyOn(getLogger(), 'warn');
     const {events} = await read(target().service, key);
     expect(warn).not.toHaveBeenCalled();
@@ -207,7 +138,7 @@ onEachStore('compactions', target => {
   test('a content of the event itself stays', async () => {
     await using all = await setUp();
     const {key, append, seen} = all;
-    const {actions} = KITS['Python']!(SUMMARY);
+    const {actions} = compacted(SUMMARY);
     const content = {role: 'model', parts: [{functionCall: {name: 'f'}}]};
     await append(WRITTEN, {timestamp: WRITTEN, content, actions});
     const [event] = (await read(target().service, key)).events;

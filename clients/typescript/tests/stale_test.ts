@@ -1,6 +1,7 @@
 /** Appends from session objects that others have overtaken. */
 
 import type {Session} from '@google/adk';
+import {readFileSync} from 'node:fs';
 import {expect, test} from 'vitest';
 import {
   increment,
@@ -14,10 +15,30 @@ import {
   ids,
   newKey,
   onEachStore,
+  plain,
   read,
   textEvent,
 } from './support/fixtures.js';
 import {connect} from './support/server.js';
+
+/** A change of clients/cases/conflict.json. */
+interface Change {
+  readonly set?: Record<string, unknown>;
+  readonly remove?: string[];
+  readonly increment?: string[];
+}
+
+interface Table {
+  readonly state: Record<string, unknown>;
+  readonly cases: {name: string; others: Change; own: Change; keys: string[]}[];
+}
+
+const file = new URL('../../cases/conflict.json', import.meta.url);
+const table = JSON.parse(readFileSync(file, 'utf8')) as Table;
+
+function deltaOf({set, remove: gone = []}: Change): Record<string, unknown> {
+  return {...set, ...Object.fromEntries(gone.map(key => [key, undefined]))};
+}
 
 onEachStore('staleness', target => {
   async function setUp(stale: Stale, state: Record<string, unknown> = {}) {
@@ -174,55 +195,36 @@ onEachStore('staleness', target => {
     await service.close();
   });
 
-  test('conflict: an error only if a key that the event writes was changed', async () => {
-    const {key, service, mine, other} = await setUp('conflict', {
-      a: 0,
-      'app:a': 0,
-      'user:a': 0,
-      gone: 0,
-    });
-    await overtake(
-      {other},
-      {
-        a: 'other',
-        'app:a': 'other',
-        'user:a': 'other',
-        gone: undefined,
-        fresh: 'other',
-      },
-    );
-    for (const name of ['a', 'app:a', 'user:a', 'gone', 'fresh']) {
-      for (const value of [1, undefined]) {
-        const event = deltaEvent({free: 1, [name]: value});
-        const append = service.appendEvent({session: mine, event});
-        await expect(append).rejects.toThrow(SessiondConflictError);
-        await expect(append).rejects.toMatchObject({
-          reason: 'KEY_CONFLICT',
-          keys: [name],
-        });
-      }
+  const cases = table.cases.flatMap(one =>
+    (['conflict', 'merge', 'error'] as const).map(stale => ({...one, stale})),
+  );
+  test.each(cases)('$stale: $name', async ({others, own, keys, stale}) => {
+    const {service, mine, other} = await setUp(stale, table.state);
+    const isOvertaken = Object.keys(others).length > 0;
+    if (isOvertaken) {
+      await overtake({other}, deltaOf(others));
     }
-    expect([mine.state, mine.events]).toEqual([
-      {a: 0, 'app:a': 0, 'user:a': 0, gone: 0},
-      [],
-    ]);
-    await service.appendEvent({
-      session: mine,
-      event: deltaEvent({free: 1}, {id: 'mine'}),
-    });
-    expect(mine.state).toEqual({
-      a: 'other',
-      'app:a': 'other',
-      'user:a': 'other',
-      fresh: 'other',
-      free: 1,
-    });
-    // The object shows the changes now.
-    await service.appendEvent({
-      session: mine,
-      event: deltaEvent({a: 1, fresh: undefined, gone: 1}, {id: 'again'}),
-    });
-    expect(ids(await read(service, key))).toEqual(['other', 'mine', 'again']);
+    const operations = (own.increment ?? []).map(key => increment(key));
+    const event = deltaEvent(deltaOf(own));
+    const before = plain([mine, event]);
+    const append = service.appendEvent({session: mine, event, operations});
+    if (stale === 'error' && isOvertaken) {
+      await expect(append).rejects.toThrow(SessiondStaleError);
+    } else if (stale === 'conflict' && keys.length > 0) {
+      await expect(append).rejects.toThrow(SessiondConflictError);
+      await expect(append).rejects.toMatchObject({
+        reason: 'KEY_CONFLICT',
+        keys,
+      });
+      expect(plain([mine, event])).toEqual(before);
+      // An append of another key brings the changes into the object.
+      await service.appendEvent({session: mine, event: deltaEvent({free: 1})});
+      await service.appendEvent({session: mine, event});
+    } else {
+      await append;
+      const again = deltaEvent({a: 5, new: 5, 'user:u': 5, 'app:x': 5});
+      await service.appendEvent({session: mine, event: again});
+    }
     await service.close();
   });
 

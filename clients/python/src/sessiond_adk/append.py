@@ -112,7 +112,7 @@ class Appender:
             return await self._client.call(lambda to: to.events.AppendEvent, request)
         except (errors.SessiondAlreadyExistsError, errors.SessiondStaleError) as error:
             # The server checks the sequence before the id: an event that is stored already can fail for either. What
-            # another session of this id holds is no answer.
+            # another session of this id holds does not answer it.
             replaced = error.reason == errors.SESSION_REPLACED
             stored = None if replaced else await self._find_stored(request.key, encoded)
             if stored is None:
@@ -175,7 +175,7 @@ class Appender:
 def _unchanged_keys(
     state: SessionState, encoded: EncodedEvent, operations: Sequence[Operation]
 ) -> Iterator[types_pb2.KeyCheck]:
-    """The conditions that nobody has changed a key that the event sets or removes since the session was read.
+    """The conditions that no key that the event sets or removes has changed since the session was read.
 
     Operations other than removals are evaluated in the commit and lose nothing.
     """

@@ -45,7 +45,7 @@ class MergePatch:
 
 @dataclass(frozen=True)
 class Remove:
-    """Removes the key. A missing key is no error."""
+    """Removes the key. A missing key is not an error."""
 
     key: str
 

@@ -70,7 +70,7 @@ class Outage:
         self._since: float | None = None
 
     def retrying(self, status: errors.Status) -> None:
-        """Records that a call is about to be retried. A busy server is no outage."""
+        """Records that a call is about to be retried. A busy server is not an outage."""
         if status.code is not grpc.StatusCode.UNAVAILABLE:
             return
         with self._guard:

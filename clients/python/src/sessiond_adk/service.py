@@ -229,7 +229,7 @@ class SessiondSessionService(Extensions, BaseSessionService):
     async def delete_session(
         self, session: Session | None = None, *, app_name: str = "", user_id: str = "", session_id: str = ""
     ) -> None:
-        """Deletes a session with its events and its own state. A missing session is no error.
+        """Deletes a session with its events and its own state. A missing session is not an error.
 
         Pass a session object instead of its ids, and another session that was created under its id since then stays,
         also if the call is repeated.

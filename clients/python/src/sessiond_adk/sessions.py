@@ -19,7 +19,7 @@ _INT32_MAX = 2**31 - 1
 
 
 def key_of(session: Session | None, app_name: str, user_id: str, session_id: str) -> types_pb2.SessionKey:
-    """The key of `session`, or of these ids if there is none.
+    """The key of `session` if it is given, else of these ids.
 
     Raises:
       ValueError: both are given, or none is; or as `session_key`.

@@ -1,7 +1,7 @@
 """Shared state after a move: the last values of the source, except for keys that others have changed.
 
 Events that are copied set shared keys to values of the past, in the order of the sessions. Afterwards every key gets
-the source's value, or the newest value of somebody else. Both come from the target's history of the key, in which the
+the source's value, or the newest value of another writer. Both come from the target's history of the key, in which the
 moves' own changes are known by their events and their author. Nothing has to be remembered between two runs, so a run
 that was cut after any write ends, when it is run again, as an unbroken one.
 """
@@ -114,7 +114,7 @@ async def _restore(
             goal = found.others_text if found.by_others else found.text if text is None else text
             if text is not None and not _equal(goal, text):
                 value = "no value" if goal is None else f"the value {_short(goal)}"
-                kept.append(f"{name!r} keeps {value} of somebody else; the source has {_short(text)}")
+                kept.append(f"{name!r} keeps {value} of another writer; the source has {_short(text)}")
             if _equal(goal, found.text):
                 continue
             if goal is None:

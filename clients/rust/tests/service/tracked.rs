@@ -59,33 +59,52 @@ async fn disjoint_keys_are_merged(f: Fixture) {
     assert_eq!((session.id(), session.app_name(), session.user_id()), ("s1", APP, USER));
 }
 
+fn delta(change: &Value) -> Delta {
+    let strings = |name: &str| -> Vec<String> {
+        serde_json::from_value(change[name].clone()).unwrap_or_default()
+    };
+    let set = change["set"].as_object().cloned().unwrap_or_default();
+    let delta = set.into_iter().fold(Delta::new(), |delta, (key, value)| delta.set(key, value));
+    let delta = strings("remove").into_iter().fold(delta, Delta::remove);
+    strings("increment").into_iter().fold(delta, |delta, key| delta.increment(key, 1))
+}
+
+/// The cases of clients/cases/conflict.json.
 async fn a_key_that_others_have_changed_is_a_conflict(f: Fixture) {
-    let mut session = create(&f).await;
-    let theirs = Delta::new().remove("gone");
-    let event = setting(json!({"a": 2, "user:u": 2, "app:x": 2, "new": 2}));
-    f.service.append_with(&s1(), event, theirs).await.unwrap();
-    let before = state(&f).await;
-    for key in ["a", "user:u", "app:x", "new", "gone"] {
-        for delta in [Delta::new().set(key, 3).set("b", 3), Delta::new().remove(key)] {
-            let error =
-                refused(f.service.append_from(&mut session, setting(json!({})), delta).await);
-            assert_eq!(
-                (error.category, error.code),
-                (ErrorCategory::InvalidInput, "session.key_conflict")
-            );
-            assert_eq!(error.details.metadata["keys"], json!(json!([key]).to_string()), "{key}");
-            assert!(!error.is_retryable());
+    let table: Value = serde_json::from_str(include_str!("../../../cases/conflict.json")).unwrap();
+    for case in table["cases"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let id = identity(APP, USER, name);
+        f.create(name, table["state"].clone()).await;
+        let mut session = f.service.get_tracked(&id).await.unwrap();
+        let empty = || setting(json!({}));
+        if case["others"] != json!({}) {
+            f.service.append_with(&id, empty(), delta(&case["others"])).await.unwrap();
         }
+        let before = json!(f.get(name).await.state().all());
+        let own = setting(case["own"].get("set").cloned().unwrap_or_else(|| json!({})));
+        let mut rest = case["own"].clone();
+        rest["set"] = json!({});
+        let appended = f.service.append_from(&mut session, own.clone(), delta(&rest)).await;
+        if case["keys"] == json!([]) {
+            appended.unwrap_or_else(|error| panic!("{name}: {error}"));
+        } else {
+            let error = refused(appended);
+            let found = (error.category, error.code);
+            assert_eq!(found, (ErrorCategory::InvalidInput, "session.key_conflict"), "{name}");
+            let keys = error.details.metadata["keys"].as_str().unwrap();
+            assert_eq!(serde_json::from_str::<Value>(keys).unwrap(), case["keys"], "{name}");
+            assert!(!error.is_retryable());
+            assert_eq!(json!(f.get(name).await.state().all()), before, "{name}");
+            assert_eq!((session.events().len(), session.state().get("a")), (0, Some(json!(1))));
+            // An append of another key brings the changes into the object.
+            let other = setting(json!({"free": 1}));
+            f.service.append_from(&mut session, other, Delta::new()).await.unwrap();
+            f.service.append_from(&mut session, own, delta(&rest)).await.unwrap();
+        }
+        let last = setting(json!({"a": 5, "new": 5, "user:u": 5, "app:x": 5}));
+        f.service.append_from(&mut session, last, Delta::new()).await.unwrap();
     }
-    assert_eq!(state(&f).await, before);
-    assert_eq!((session.events().len(), session.state().get("a")), (0, Some(json!(1))));
-    // Other keys can still be written, and all after another read.
-    let own = setting(json!({"b": 3}));
-    f.service.append_from(&mut session, own, Delta::new()).await.unwrap();
-    let event = setting(json!({"a": 4, "gone": 4}));
-    f.service.append_from(&mut session, event, Delta::new()).await.unwrap();
-    let event = setting(json!({"user:u": 4, "app:x": 4}));
-    f.service.append_from(&mut tracked(&f).await, event, Delta::new()).await.unwrap();
 }
 
 async fn a_value_changed_and_changed_back_is_a_conflict(f: Fixture) {

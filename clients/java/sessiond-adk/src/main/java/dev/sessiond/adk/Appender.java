@@ -122,7 +122,7 @@ final class Appender {
   /** The place in a session's log at which an object was read. */
   private record ReadAt(String uid, long sequence) {}
 
-  /** The condition that nobody has changed a key of the event since the session was read. */
+  /** The condition that no key of the event has changed since the session was read. */
   private static void addUnchangedKeys(Precondition.Builder unchanged, CallerUpdate update) {
     Set<String> keys = new LinkedHashSet<>(update.encoded().values().keySet());
     keys.addAll(update.encoded().removed());

@@ -156,7 +156,7 @@ final class Calls {
 
     @Override
     public void onError(Throwable failure) {
-      // An error after disposal has nobody to go to.
+      // After disposal there is no observer for an error.
       emitter.tryOnError(failure);
     }
 

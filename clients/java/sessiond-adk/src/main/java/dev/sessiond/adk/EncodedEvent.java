@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * An event as it is sent.
  *
- * <p>The body is the event's own JSON as ADK writes it, complete except for {@code
+ * <p>The body is the event's own JSON in the canonical form, complete except for {@code
  * actions.stateDelta}, which is sent as the typed delta.
  *
  * @param message the message, with its operations
@@ -85,6 +85,7 @@ record EncodedEvent(
     try {
       ObjectNode tree = MAPPER.valueToTree(event.toBuilder().actions(withoutDelta).build());
       ((ObjectNode) tree.get("actions")).remove("stateDelta");
+      CanonicalBody.write(tree);
       return MAPPER.writeValueAsString(tree);
     } catch (JsonProcessingException e) {
       throw new IllegalArgumentException("Event " + event.id() + " has no JSON form.", e);

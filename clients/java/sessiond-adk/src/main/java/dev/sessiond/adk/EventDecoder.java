@@ -19,6 +19,7 @@ import com.google.adk.events.Event;
 import com.google.adk.events.EventActions;
 import com.google.adk.sessions.State;
 import com.google.common.base.Strings;
+import com.google.common.collect.Iterators;
 import dev.sessiond.v1.StateDelta;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -49,6 +50,10 @@ final class EventDecoder {
    * there are more, the members that hold them, so that the work is bounded and the rest is read.
    */
   private static final int[] DEPTHS = {Integer.MAX_VALUE, 2, 1};
+
+  /** Maps of ADK that hold fewer values than JSON. */
+  private static final List<String> STRICT_MAPS =
+      List.of("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations");
 
   private static final String OMITTED = "sessiond.omitted";
   private static final ObjectMapper MAPPER =
@@ -94,7 +99,7 @@ final class EventDecoder {
 
   private Event decodeBody(dev.sessiond.v1.Event stored) {
     List<String> omitted = new ArrayList<>();
-    ObjectNode body = ForeignBody.repair(parseObject(stored), envelope(stored), omitted);
+    ObjectNode body = kitForm(parseObject(stored), stored, omitted);
     JsonMappingException rejection = null;
     for (int round = 0; round < MAX_ROUNDS * DEPTHS.length; round++) {
       Set<String> unknown = ConcurrentHashMap.newKeySet();
@@ -118,8 +123,66 @@ final class EventDecoder {
         "event {}: this version of ADK cannot read the body: {}",
         stored.getEventId(),
         rejection == null ? "" : rejection.getOriginalMessage());
-    ObjectNode envelope = ForeignBody.repair(Json.object(), envelope(stored), new ArrayList<>());
-    return MAPPER.convertValue(envelope, Event.class);
+    return MAPPER.convertValue(envelope(stored), Event.class);
+  }
+
+  /**
+   * A body in the form of this ADK, with the members of the envelope. What ADK cannot hold and
+   * Jackson would not refuse alone is removed, and its name added to {@code omitted}.
+   */
+  private static ObjectNode kitForm(
+      ObjectNode given, dev.sessiond.v1.Event stored, List<String> omitted) {
+    ObjectNode body = CanonicalBody.read(given);
+    if (body.get("customMetadata") instanceof ObjectNode metadata) {
+      body.set("customMetadata", CanonicalBody.metadataList(metadata));
+    }
+    JsonNode actions = body.get("actions");
+    if (actions instanceof ObjectNode object) {
+      object.remove("stateDelta");
+      STRICT_MAPS.forEach(name -> removeRefused(object.path(name), "actions." + name, omitted));
+      if (actions.has("compaction")) {
+        Compactions.read(actions, parse(stored));
+      }
+    } else {
+      body.remove("actions");
+      omitted.add("actions");
+    }
+    for (String path : List.of("/content", "/actions/compaction/compactedContent")) {
+      if (body.at(path + "/parts") instanceof ArrayNode parts) {
+        int before = parts.size();
+        Iterators.removeIf(parts.elements(), part -> !part.isObject());
+        if (parts.size() < before) {
+          omitted.add(path.substring(1).replace('/', '.') + ".parts");
+        }
+      }
+    }
+    return body.setAll(envelope(stored));
+  }
+
+  /** Removes what a map of ADK cannot hold: nulls, and versions beyond an int. */
+  private static void removeRefused(JsonNode map, String path, List<String> omitted) {
+    List<String> refused =
+        map.properties().stream()
+            .filter(
+                member ->
+                    path.endsWith("artifactDelta")
+                        ? !member.getValue().isIntegralNumber()
+                            || !member.getValue().canConvertToInt()
+                        : member.getValue().isNull())
+            .map(Map.Entry::getKey)
+            .toList();
+    if (map instanceof ObjectNode object) {
+      object.remove(refused);
+    }
+    refused.forEach(key -> omitted.add(path + "." + key));
+  }
+
+  private static JsonNode parse(dev.sessiond.v1.Event stored) {
+    try {
+      return Json.parse(stored.getBodyJson());
+    } catch (JsonProcessingException e) {
+      return Json.object();
+    }
   }
 
   private static ObjectNode parseObject(dev.sessiond.v1.Event stored) {

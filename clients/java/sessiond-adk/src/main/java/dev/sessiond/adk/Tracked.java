@@ -41,7 +41,7 @@ final class Tracked {
     stored.keySet().removeIf(Messages::isTemp);
   }
 
-  /** The session objects of a service. An object is forgotten when nobody else holds it. */
+  /** The session objects of a service. They are weak references. */
   static final class Registry {
     // Session has no equals, so the map goes by identity.
     private final Map<Session, Tracked> sessions = Collections.synchronizedMap(new WeakHashMap<>());

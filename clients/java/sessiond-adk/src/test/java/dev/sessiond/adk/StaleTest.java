@@ -1,15 +1,23 @@
 package dev.sessiond.adk;
 
 import static com.google.common.truth.Truth.assertThat;
+import static com.google.common.truth.Truth.assertWithMessage;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.google.adk.events.Event;
 import com.google.adk.sessions.Session;
 import com.google.adk.sessions.State;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The three answers to an append from an outdated session object. */
@@ -69,43 +77,70 @@ final class StaleTest extends ServerTest {
     assertThrows(SessiondStaleException.class, () -> append(service, outdated, "c", 3));
   }
 
-  @ParameterizedTest
-  @ValueSource(strings = {MEMORY, SQLITE})
-  void conflictRefusesOnlyKeysThatOthersHaveChanged(String store) throws Exception {
-    TestServer server = serve(store);
-    SessiondSessionService service = connect(server, Stale.CONFLICT);
-    Session first =
-        create(service, Map.of("a", 1, "b", 1, "c", 1, "app:x", 1, "user:y", 1, "gone", 1));
-    Session second = get(service, first.id());
-    append(service, first, "a", 2, "app:x", 2, "gone", State.REMOVED, "new", 1);
+  /** The change of a case in clients/cases/conflict.json, but for its operations. */
+  private static Event change(JsonNode change) {
+    Map<String, Object> delta = new ConcurrentHashMap<>(Json.values(members(change.path("set"))));
+    change.path("remove").forEach(key -> delta.put(key.asText(), State.REMOVED));
+    return event("change", delta);
+  }
 
+  private static Map<String, JsonNode> members(JsonNode object) {
+    Map<String, JsonNode> members = new LinkedHashMap<>();
+    object.properties().forEach(member -> members.put(member.getKey(), member.getValue()));
+    return members;
+  }
+
+  @ParameterizedTest
+  @EnumSource(Stale.class)
+  void onlyKeysThatOthersHaveChangedConflict(Stale stale) throws Exception {
+    JsonNode table = Json.parse(Files.readString(Path.of("../../cases/conflict.json")));
+    for (String store : List.of(MEMORY, SQLITE)) {
+      TestServer server = serve(store);
+      SessiondSessionService service = connect(server, stale);
+      for (JsonNode one : table.get("cases")) {
+        runCase(service, stale, Json.values(members(table.get("state"))), one);
+      }
+    }
+  }
+
+  private static void runCase(
+      SessiondSessionService service, Stale stale, Map<String, Object> state, JsonNode one) {
+    // The state that sessions share is as the case before has left it.
+    Session first = create(service, state);
+    Session second = get(service, first.id());
+    boolean isOvertaken = !one.get("others").isEmpty();
+    if (isOvertaken) {
+      service.appendEvent(first, change(one.get("others"))).blockingGet();
+    }
+    List<Operation> operations = new ArrayList<>();
+    one.get("own")
+        .path("increment")
+        .forEach(key -> operations.add(new Operation.Increment(key.asText(), 1)));
+    Event event = change(one.get("own"));
+    List<String> keys = new ArrayList<>();
+    one.get("keys").forEach(key -> keys.add(key.asText()));
+    String name = stale + ": " + one.get("name").asText();
+    boolean refused =
+        stale == Stale.ERROR ? isOvertaken : stale == Stale.CONFLICT && !keys.isEmpty();
+    if (!refused) {
+      service.appendEvent(second, event, operations).blockingGet();
+      append(service, second, "a", 5, "new", 5, "user:u", 5, "app:x", 5);
+      return;
+    }
+    Map<String, Object> before = Map.copyOf(second.state());
     SessiondStaleException failure =
         assertThrows(
             SessiondStaleException.class,
-            () -> append(service, second, "a", 3, "b", 3, "app:x", 3));
-    assertThat(failure.keys()).containsExactly("a", "app:x");
-    assertThat(second.events()).isEmpty();
-    assertThat(second.state()).containsEntry("a", 1);
-    for (Object[] taken : new Object[][] {{"gone", 2}, {"new", 2}, {"a", State.REMOVED}}) {
-      assertThrows(SessiondStaleException.class, () -> append(service, second, taken));
+            () -> service.appendEvent(second, event, operations).blockingGet(),
+            name);
+    if (stale == Stale.CONFLICT) {
+      assertWithMessage(name).that(failure.keys()).containsExactlyElementsIn(keys);
+      assertThat(second.events()).isEmpty();
+      assertThat(second.state()).containsExactlyEntriesIn(before);
+      // An append of another key brings the object up to date.
+      append(service, second, "fresh", 1);
+      service.appendEvent(second, event, operations).blockingGet();
     }
-    append(service, second, "b", 3, "user:y", 3, "fresh", 1);
-    // The append has brought the object up to date.
-    assertThat(second.state()).containsEntry("a", 2);
-    assertThat(second.state()).doesNotContainKey("gone");
-    append(service, second, "a", 3, "app:x", 3, "b", 4, "user:y", 4, "gone", 1);
-    assertThrows(SessiondStaleException.class, () -> append(service, first, "user:y", 9));
-  }
-
-  @Test
-  void conflictSeesAnEqualValueAsAChange() throws Exception {
-    TestServer server = serve(MEMORY);
-    SessiondSessionService service = connect(server, Stale.CONFLICT);
-    Session first = create(service, Map.of("a", 1));
-    Session second = get(service, first.id());
-    append(service, first, "a", 2);
-    append(service, first, "a", 1);
-    assertThrows(SessiondStaleException.class, () -> append(service, second, "a", 3));
   }
 
   @Test

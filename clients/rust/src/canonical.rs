@@ -1,7 +1,7 @@
-//! Bodies that other kits and programs have written, in the form of ADK for Rust.
+//! The canonical form of an event's body (docs/bodies.md), and its variants: ADK files of other languages, older ADK files, and
+//! clients without an adapter.
 //!
-//! The other kits write camelCase, leave out what is not set or write null, and have other kinds of parts. Each member is read on
-//! its own: one that ADK for Rust cannot hold is omitted, and the rest is kept.
+//! Each member is read on its own: one that ADK for Rust cannot hold is omitted, and the rest is kept.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,19 +9,28 @@ use adk_core::{
     CitationMetadata, CitationSource, Content, Event, EventActions, EventCompaction, FinishReason,
     Part, ToolConfirmationRequest, UsageMetadata,
 };
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
+
+use crate::time::to_timestamp;
 
 mod part;
 #[cfg(test)]
 mod tests;
+mod write;
+
+pub(crate) use write::write;
+
+/// Names of one ADK, in camelCase, for members that the others have too.
+const RENAMED: [(&str, &str); 3] = [
+    ("cacheReadInputTokenCount", "cachedContentTokenCount"),
+    ("citationSources", "citations"),
+    ("thinkingTokenCount", "thoughtsTokenCount"),
+];
 
 /// Times after 1970: seconds stay below it until the year 5138, milliseconds are above it since 1973.
 const LEAST_MILLIS: f64 = 1e11;
-
-/// The kits round an event's time to their own precision.
-const ROUNDING_SECONDS: f64 = 0.002;
 
 /// The members of an object that are set, unparsed, by their names in snake_case.
 type Members<'a> = HashMap<String, &'a RawValue>;
@@ -33,25 +42,24 @@ pub(crate) fn read(text: &str, author: &str, time: DateTime<Utc>) -> (Event, Vec
     let Some(body) = members(text) else {
         return (event, vec!["body".into()]);
     };
-    let mut reader = Reader {
-        role: if author == "user" { "user" } else { "model" },
-        clock: Clock {
-            time,
-            written: body.get("timestamp").and_then(|time| serde_json::from_str(time.get()).ok()),
-        },
-        omitted: Vec::new(),
-    };
+    let mut reader =
+        Reader { role: if author == "user" { "user" } else { "model" }, omitted: Vec::new() };
+    // ADK's own may be beyond what the envelope holds.
+    let written = body.get("timestamp").and_then(|time| serde_json::from_str(time.get()).ok());
+    if let Some(written) = written.filter(|written| to_timestamp(*written) == to_timestamp(time)) {
+        event.timestamp = written;
+    }
     reader.read_event(&body, &mut event);
     // Many parts of one kind are named once.
     reader.omitted.dedup();
     (event, reader.omitted)
 }
 
-/// None if it is not an object. If a member has both spellings, snake_case wins.
+/// None if it is not an object. Of two spellings of a member, camelCase counts.
 fn members(text: &str) -> Option<Members<'_>> {
-    // Sorted: capitals are before the underscore.
+    // Sorted: capitals are before the underscore. The last one stays.
     let given: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;
-    let set = given.into_iter().filter(|(_, value)| value.get() != "null");
+    let set = given.into_iter().rev().filter(|(_, value)| value.get() != "null");
     Some(set.map(|(name, value)| (snake_case(&name), value)).collect())
 }
 
@@ -69,7 +77,6 @@ fn snake_case(name: &str) -> String {
 struct Reader {
     /// The role of a content without one.
     role: &'static str,
-    clock: Clock,
     /// The names of the members that ADK cannot hold.
     omitted: Vec<String>,
 }
@@ -253,11 +260,10 @@ impl Reader {
 
     /// None if it cannot take the place of the events that it summarizes.
     fn compaction(&mut self, given: &Members<'_>) -> Option<EventCompaction> {
-        let clock = self.clock;
         let content = self.members(given, "compacted_content")?;
         Some(EventCompaction {
-            start_timestamp: clock.read(given.get("start_timestamp")?)?,
-            end_timestamp: clock.read(given.get("end_timestamp")?)?,
+            start_timestamp: read_time(given.get("start_timestamp")?)?,
+            end_timestamp: read_time(given.get("end_timestamp")?)?,
             compacted_content: Some(self.content(&content))
                 .filter(|content| !content.parts.is_empty())?,
         })
@@ -274,44 +280,28 @@ impl Reader {
     }
 }
 
-/// Tells the unit of the times in a body.
-#[derive(Clone, Copy)]
-struct Clock {
-    /// The event's time.
-    time: DateTime<Utc>,
-    /// The same time in the unit of the body.
-    written: Option<f64>,
+/// A time as a decimal of seconds, in milliseconds as ADK for Java writes it, or as text.
+fn read_time(value: &RawValue) -> Option<DateTime<Utc>> {
+    if let Ok(text) = serde_json::from_str::<String>(value.get()) {
+        return text.parse().ok();
+    }
+    let number: f64 = serde_json::from_str(value.get()).ok()?;
+    if number.abs() >= LEAST_MILLIS {
+        return DateTime::from_timestamp_millis(number as i64);
+    }
+    let (whole, fraction) = value.get().split_once('.').unwrap_or((value.get(), ""));
+    // Of a number with an exponent, the decimal is not worth a parser.
+    let (Ok(_), Ok(digits)) = (whole.parse::<i64>(), format!("{fraction:0<9.9}").parse::<i128>())
+    else {
+        return DateTime::from_timestamp_millis((number * 1e3) as i64);
+    };
+    let nanos = whole.trim_start_matches('-').parse::<i128>().ok()? * 1_000_000_000 + digits;
+    let nanos = if whole.starts_with('-') { -nanos } else { nanos };
+    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
+    DateTime::from_timestamp(seconds, nanos.rem_euclid(1_000_000_000) as u32)
 }
 
-impl Clock {
-    /// A time as text, in seconds as ADK for Python writes it, or in milliseconds as ADK for Java does.
-    fn read(self, value: &RawValue) -> Option<DateTime<Utc>> {
-        if let Ok(text) = serde_json::from_str::<String>(value.get()) {
-            return text.parse().ok();
-        }
-        let number: f64 = serde_json::from_str(value.get()).ok()?;
-        if self.is_millis(number) {
-            return DateTime::from_timestamp_millis(number as i64);
-        }
-        // To the nearest nanosecond, as the adapter for Python converts an event's time.
-        let seconds = DateTime::from_timestamp(number.floor() as i64, 0)?;
-        let nanos = ((number - number.floor()) * 1e9).round();
-        seconds.checked_add_signed(TimeDelta::nanoseconds(nanos as i64))
-    }
-
-    /// The body's `timestamp` tells the unit; without it, the magnitude.
-    fn is_millis(self, number: f64) -> bool {
-        let seconds =
-            self.time.timestamp() as f64 + f64::from(self.time.timestamp_subsec_nanos()) / 1e9;
-        match self.written {
-            Some(written) if (written - seconds).abs() < ROUNDING_SECONDS => false,
-            Some(written) if (written / 1000.0 - seconds).abs() < ROUNDING_SECONDS => true,
-            _ => number.abs() >= LEAST_MILLIS,
-        }
-    }
-}
-
-/// `MAX_TOKENS`, which ADK for Rust writes `MaxTokens`. The other kits know more reasons.
+/// `MAX_TOKENS`, for which ADK for Rust itself has `MaxTokens`. The others know more reasons.
 fn finish_reason(value: &RawValue) -> Option<FinishReason> {
     let name: String = serde_json::from_str(value.get()).ok()?;
     Some(match name.replace('_', "").to_ascii_lowercase().as_str() {

@@ -1,4 +1,4 @@
-//! The parts of a content. ADK for Rust tells them apart by their members, the other kits by the member around them.
+//! The parts of a content. ADK for Rust tells them apart by their members, the canonical form by the member around them.
 
 use adk_core::{FileDataPart, FunctionResponseData, InlineDataPart, Part};
 use base64::{
@@ -8,10 +8,10 @@ use base64::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-/// A part of another kit. Old files of ADK for Python have snake_case.
+/// A part in the canonical form. Old files of ADK for Python have snake_case.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ForeignPart {
+struct CanonicalPart {
     text: Option<String>,
     thought: Option<Value>,
     #[serde(alias = "thought_signature")]
@@ -24,8 +24,17 @@ struct ForeignPart {
     inline_data: Option<InlineData>,
     #[serde(alias = "file_data")]
     file_data: Option<FileData>,
+    #[serde(default)]
+    part_metadata: PartMetadata,
     #[serde(flatten)]
     rest: Map<String, Value>,
+}
+
+/// What only ADK for Rust has beside a part.
+#[derive(Default, Deserialize)]
+struct PartMetadata {
+    uri: Option<String>,
+    annotations: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -52,20 +61,21 @@ struct FileData {
     file_uri: String,
 }
 
-/// None if ADK for Rust has no such part. A part of its own form stays as it is.
+/// None if ADK for Rust has no such part. A part in its own form is a variant.
 pub(super) fn read(text: &str, omitted: &mut Vec<String>) -> Option<Part> {
-    let foreign: Option<ForeignPart> = serde_json::from_str(text).ok();
+    let part: Option<CanonicalPart> = serde_json::from_str(text).ok();
     let part =
-        foreign.and_then(|part| convert(part, omitted)).or_else(|| serde_json::from_str(text).ok());
+        part.and_then(|part| convert(part, omitted)).or_else(|| serde_json::from_str(text).ok());
     if part.is_none() {
         omitted.push("parts".into());
     }
     part
 }
 
-/// None if it is not a part of another kit.
-fn convert(part: ForeignPart, omitted: &mut Vec<String>) -> Option<Part> {
-    let ForeignPart { text, thought, thought_signature, rest, .. } = part;
+/// None if it is not a part of the canonical form.
+fn convert(part: CanonicalPart, omitted: &mut Vec<String>) -> Option<Part> {
+    let CanonicalPart { text, thought, thought_signature, rest, .. } = part;
+    let PartMetadata { uri, annotations } = part.part_metadata;
     let thought_signature = optional(thought_signature, "thought_signature", omitted);
     if let Some(FunctionCall { id, name, args }) = part.function_call {
         let args = args.unwrap_or_else(|| json!({}));
@@ -73,14 +83,14 @@ fn convert(part: ForeignPart, omitted: &mut Vec<String>) -> Option<Part> {
         return Some(Part::FunctionCall { name, args, id, thought_signature });
     }
     if let Some(response) = part.function_response {
-        return function_response(response, rest, omitted);
+        return function_response(response, rest, annotations, omitted);
     }
     if let Some(InlineData { mime_type, data }) = part.inline_data {
         let data = bytes(&data)?;
-        return Some(Part::InlineData { mime_type, data, uri: None, annotations: None });
+        return Some(Part::InlineData { mime_type, data, uri, annotations });
     }
     if let Some(FileData { mime_type, file_uri }) = part.file_data {
-        return Some(Part::FileData { mime_type, file_uri, annotations: None });
+        return Some(Part::FileData { mime_type, file_uri, annotations });
     }
     // ADK for Go omits a text that is empty.
     let text = text.or_else(|| rest.is_empty().then(String::new))?;
@@ -103,18 +113,17 @@ fn optional<T: DeserializeOwned>(
     read
 }
 
-/// The other kits have the id inside of the response, and its files as parts. `rest` is beside the response.
+/// The canonical form has the id inside of the response, and its files as parts. `rest` is beside the response.
 fn function_response(
     mut given: Map<String, Value>,
     mut rest: Map<String, Value>,
+    annotations: Option<Value>,
     omitted: &mut Vec<String>,
 ) -> Option<Part> {
     let id = given.remove("id").or_else(|| rest.remove("id"));
     let id = id.as_ref().and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
     let parts = given.remove("parts");
-    if given.get("response").is_none_or(Value::is_null) {
-        given.insert("response".into(), json!({}));
-    }
+    given.entry("response").or_insert_with(|| json!({}));
     let mut function_response: FunctionResponseData = serde_json::from_value(given.into()).ok()?;
     for part in parts.as_ref().and_then(Value::as_array).into_iter().flatten() {
         match read(&part.to_string(), omitted) {
@@ -130,7 +139,8 @@ fn function_response(
             None => {}
         }
     }
-    Some(Part::FunctionResponse { function_response, id, annotations: rest.remove("annotations") })
+    let annotations = annotations.or_else(|| rest.remove("annotations"));
+    Some(Part::FunctionResponse { function_response, id, annotations })
 }
 
 /// Base64 in either alphabet: ADK for Python writes the one for URLs.
