@@ -28,7 +28,7 @@
 //!
 //! # One append, file by file
 //!
-//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13, 20 and 21 are SQLite's, the others are the
+//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13 and 20 to 22 are SQLite's, the others are the
 //! same for every store.
 //!
 //! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
@@ -53,11 +53,12 @@
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
 //! 19. `commit/changes.rs` is the result, as rows.
 //! 20. `store/sqlite/apply.rs` writes those rows.
-//! 21. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
+//! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
+//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
-//! 22. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
-//! 23. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
-//! 24. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
+//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
+//! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
+//! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
 //! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and
@@ -74,9 +75,8 @@
 //! every 1,024 events.
 //!
 //! On PostgreSQL `store/postgres/write/lanes.rs` takes the place of steps 8 and 10: it routes the request to one of a few threads, each with
-//! a connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs, and reads in a second round trip what
-//! `cache.rs` does not have of these versions. `apply.rs` writes the change set and commits in the last one. `notify/replicas.rs` then
-//! wakes the watchers of other replicas.
+//! a connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs and reads it, in one round trip. `apply.rs`
+//! writes the change set and commits, in a second one. `notify/replicas.rs` then wakes the watchers of other replicas.
 //!
 //! # Invariants
 //!
@@ -95,9 +95,9 @@
 //!
 //! * **No semantics in backends.** A backend loads and applies rows, whatever kind of request they are for.
 //! * **No undo.** A request is decided on an overlay, which is dropped if the request is refused.
-//! * **No cache for reads.** They go to the tables, through the database's own page cache. Only writers have a cache, of at most 64 MiB of
-//!   sessions and keys that decisions need. SQLite's cannot be stale, because the process has the file to itself and writes on one thread.
-//!   On PostgreSQL other processes write as well, so a group uses only what has the version that it found under its locks.
+//! * **No cache for reads.** They go to the tables, through the database's own page cache. Only SQLite's writer has a cache, of at
+//!   most 64 MiB of sessions and keys that decisions need. It cannot be stale, because the process has the file to itself and writes on one
+//!   thread. On PostgreSQL other processes write as well, so each group reads what it needs under its locks.
 //! * **No interpretation of bodies.** An event's body is opaque. ADK changes its events in every release, and nothing here has to follow.
 //! * **No client clocks.** `event_time` is stored and can be filtered by, but the order of a log is the order of its commits.
 //! * **No payload in notifications.** A watcher is woken by a counter and reads from the store, so that catching up and following live are

@@ -50,7 +50,7 @@ pub fn until_damage<T>(rows: impl IntoIterator<Item = Result<T, Error>>) -> Resu
 }
 
 /// Rows up to the first that is not there. One at least has to be: the others may have been too many bytes.
-fn until_missing<T>(
+pub fn until_missing<T>(
     mut rows: Vec<T>,
     wanted: &[Version],
     version: impl Fn(&T) -> Version,

@@ -32,6 +32,15 @@ impl Node {
         Self { incarnation, ..Self::user(&key.app_name, &key.user_id) }
     }
 
+    /// An application or a user; `None` for a session, whose key has no address.
+    pub fn wide(key: &ScopeKey) -> Option<Self> {
+        match key {
+            ScopeKey::Application(app) => Some(Self::application(app)),
+            ScopeKey::User(app, user) => Some(Self::user(app, user)),
+            ScopeKey::Session(_) => None,
+        }
+    }
+
     /// The scopes that are visible from one, from wide to narrow: each at the place of its kind.
     pub fn visible(scope: &Scope, session: Option<Incarnation>) -> Vec<Self> {
         let application = Self::application(scope.app_name());

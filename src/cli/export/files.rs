@@ -1,4 +1,4 @@
-//! The sessions to export, and files that appear whole or not at all.
+//! Files that appear whole or not at all.
 
 use std::{
     fs,
@@ -6,20 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use indexmap::IndexSet;
 use tempfile::NamedTempFile;
 
-use super::damage;
-use crate::{
-    cli::{
-        args::{JSON_FORM, MAX_PAGE},
-        calls::all_pages,
-        connect::Server,
-        failure::Failure,
-    },
-    files::FileMode,
-    proto::v1,
-};
+use crate::{cli::failure::Failure, files::FileMode};
 
 /// A directory, and the mode of new files in it.
 pub struct Directory {
@@ -49,31 +38,6 @@ impl Directory {
         file.as_file().set_permissions(self.mode.permissions())?;
         Ok(file)
     }
-}
-
-/// All sessions of the application or user. One that is used meanwhile may be listed twice and is exported once.
-pub async fn list(
-    server: &Server,
-    scope: v1::SessionKey,
-    skip_damaged: bool,
-) -> Result<IndexSet<v1::SessionKey>, Failure> {
-    let request = v1::ListSessionsRequest {
-        app_name: scope.app_name,
-        user_id: scope.user_id,
-        page_size: MAX_PAGE,
-        json_form: JSON_FORM,
-        ..Default::default()
-    };
-    if skip_damaged {
-        return damage::list(server, &request).await;
-    }
-    let keys = all_pages(async |page_token| {
-        let request = v1::ListSessionsRequest { page_token, ..request.clone() };
-        let page = server.sessions().list_sessions(request).await?.into_inner();
-        let keys = page.sessions.into_iter().filter_map(|session| session.key);
-        Ok((keys.collect(), page.next_page_token))
-    });
-    Ok(keys.await?.into_iter().collect())
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {

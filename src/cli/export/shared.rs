@@ -6,8 +6,7 @@ use super::files::{Directory, finish, new_file};
 use crate::{
     cli::{
         adk_file::{file_name, shared_file},
-        args::MAX_PAGE,
-        calls::{all_pages, retry, shared_scope},
+        calls::{all_pages, shared_scope, users_page},
         connect::Server,
         failure::Failure,
         hidden::Form,
@@ -45,7 +44,8 @@ pub async fn export(
     };
     let mut owners = vec![key.user_id.clone()];
     if key.user_id.is_empty() {
-        owners.extend(users(server, &key.app_name).await?);
+        let users = async |token| users_page(server, &key.app_name, token).await;
+        owners.extend(all_pages(users).await?);
     }
     let (mut files, mut lines) = (0, Lines::new(format, &FILES));
     for user_id in owners {
@@ -72,17 +72,6 @@ pub async fn export(
         0 => Err(Failure::Failed(format!("no state in application `{}`", key.app_name))),
         _ => Ok(()),
     }
-}
-
-/// The users that have a session or state.
-async fn users(server: &Server, app_name: &str) -> Result<Vec<String>, Failure> {
-    let users = all_pages(async |page_token| {
-        let app_name = app_name.to_owned();
-        let request = v1::ListUsersRequest { app_name, page_size: MAX_PAGE, page_token };
-        let page = retry(async || server.admin().list_users(request.clone()).await).await?;
-        Ok((page.users, page.next_page_token))
-    });
-    Ok(users.await?.into_iter().map(|user| user.user_id).collect())
 }
 
 /// The scope's own keys: those of a user without the application's.

@@ -35,11 +35,9 @@ const LOOK_UP: &str = "
 SELECT f.app_name, f.user_id, k_session, f.expire_secs, f.expire_nanos
 FROM unnest($1, $2, $3) AS k (k_app, k_user, k_session)
 CROSS JOIN LATERAL (
-    SELECT n.app_name, n.user_id, s.expire_secs, s.expire_nanos
-    FROM session_name n JOIN session s ON s.app_name = n.app_name AND s.user_id = n.user_id
-        AND s.session_id = n.session_id
-    WHERE n.session_id = k_session AND (n.app_name, n.user_id) > (k_app, k_user)
-    ORDER BY n.app_name, n.user_id LIMIT $4
+    SELECT s.app_name, s.user_id, s.expire_secs, s.expire_nanos FROM session s
+    WHERE s.session_id = k_session AND (s.app_name, s.user_id) > (k_app, k_user)
+    ORDER BY s.app_name, s.user_id LIMIT $4
 ) AS f";
 
 /// What the bare ids of a group may mean: a few sessions for each caller, which are locked next and read again. The second are those of

@@ -6,13 +6,10 @@ use super::{
     columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
     schema::WIDE,
 };
-use crate::store::rows::EVENT_BYTES;
-
-/// Rows of a log that one statement reads at most.
-pub(super) const PIECE_ROWS: usize = 256;
-
-/// Bytes of the long columns of rows that one statement reads: it ends with the row that reaches them.
-pub(super) const PIECE_BYTES: usize = 1 << 20;
+use crate::{
+    read::{PIECE_BYTES, until_missing},
+    store::rows::EVENT_BYTES,
+};
 
 /// Bytes of the long columns of a change of an application or a user.
 const CHANGE_BYTES: &str =
@@ -44,23 +41,6 @@ impl Log {
             },
         }
     }
-}
-
-/// The first versions of ranges `(after, up_to]`, which are in the order of the read.
-pub(super) fn first_of(
-    ranges: &[(Version, Version)],
-    descending: bool,
-    max_rows: usize,
-) -> Vec<Version> {
-    let versions = ranges.iter().flat_map(|&(after, up_to)| {
-        let count = usize::try_from(up_to.saturating_sub(after)).unwrap_or(usize::MAX);
-        let version = move |at: usize| match descending {
-            true => up_to - at as u64,
-            false => after + 1 + at as u64,
-        };
-        (0..count).map(version)
-    });
-    versions.take(max_rows).collect()
 }
 
 /// The rows of versions, which ascend or descend, in that order, until their long columns have `max_bytes`; `None`: no column is long.
@@ -101,21 +81,6 @@ pub(super) async fn rows(
     if !among.is_empty() {
         select = select.numbers(versions.iter().copied());
     }
-    until_missing(select.all(connection).await?, versions)
-}
-
-/// Rows up to the first that is not there. One at least has to be: the others may have been too many bytes.
-fn until_missing(mut rows: Vec<Row>, versions: &[Version]) -> Result<Vec<Row>> {
-    let mut found = 0;
-    for (row, version) in rows.iter().zip(versions) {
-        if number(row, 0)? != *version {
-            break;
-        }
-        found += 1;
-    }
-    if let (0, Some(missing)) = (found, versions.first()) {
-        return Err(Error::damaged(Damage::Log, format!("position {missing} is missing")).into());
-    }
-    rows.truncate(found);
-    Ok(rows)
+    let found = select.all(connection).await?;
+    Ok(until_missing(found, versions, |row| number(row, 0).unwrap_or_default())?)
 }

@@ -39,7 +39,7 @@ pub(super) async fn migrate(
     connection.begin().await?;
     let insert = "INSERT INTO meta (id, schema_version, layout, store_id, next_id)
         VALUES (1, 0, '', $1, 1) ON CONFLICT (id) DO NOTHING";
-    connection.run(insert, &[(&&new_id.0[..], Type::BYTEA)]).await?;
+    connection.all(insert, &[(&&new_id.0[..], Type::BYTEA)]).await?;
     // Whoever comes second waits here.
     let present = present(connection, " FOR UPDATE").await?;
     let id = present.as_ref().map_or(new_id, |present| present.id);
@@ -136,7 +136,7 @@ async fn apply<'m>(
     if !steps.is_empty() {
         let set = "UPDATE meta SET schema_version = $1, layout = $2 WHERE id = 1";
         let values = [(&newest as _, Type::INT4), (&layout(migrations) as _, Type::TEXT)];
-        connection.run(set, &values).await?;
+        connection.all(set, &values).await?;
     }
     Ok(steps)
 }

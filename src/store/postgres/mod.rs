@@ -22,7 +22,6 @@ mod read;
 mod row;
 mod schema;
 mod shared;
-mod snapshot;
 mod store;
 mod write;
 

@@ -17,7 +17,7 @@ pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Reads>) {
     metrics.probe("queues", move || {
         let (mut all, mut all_bytes) = (0, 0);
         for (lane, inbox) in inboxes.iter().enumerate() {
-            let (waiting, waiting_bytes) = inbox.waiting();
+            let (waiting, waiting_bytes) = inbox.queue.waiting();
             of_postgres.set_lane(lane, waiting);
             all += waiting;
             all_bytes += waiting_bytes;

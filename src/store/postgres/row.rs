@@ -128,15 +128,6 @@ impl<'a, T: Text<'a>> Text<'a> for Option<T> {
     }
 }
 
-impl<'a, T> Text<'a> for &'a Option<T>
-where
-    &'a T: Text<'a>,
-{
-    fn text(self) -> Option<Cow<'a, str>> {
-        self.as_ref().text()
-    }
-}
-
 /// A key's value, perhaps a damaged one.
 pub(super) fn value(row: &Row, at: usize) -> Result<Json> {
     Ok(row.try_get::<Value>(at)?.0)
@@ -157,6 +148,11 @@ pub(super) fn number(row: &Row, at: usize) -> Result<u64> {
 /// Two columns of a time.
 pub(super) fn time(row: &Row, at: usize) -> Result<Time> {
     Ok(Time::from_stored(row.try_get(at)?, row.try_get::<i32>(at + 1)?.cast_unsigned()))
+}
+
+/// Two columns of a time, if they have values.
+pub(super) fn optional_time(row: &Row, at: usize) -> Result<Option<Time>> {
+    row.try_get::<Option<i64>>(at)?.map(|_| time(row, at)).transpose()
 }
 
 /// An address, in the first columns.
@@ -235,18 +231,6 @@ pub(super) fn event_fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Err
     fingerprint(row, at + FINGERPRINT)
 }
 
-/// Whether the event of `EVENT_COLUMNS` passes a filter, rewinds aside.
-pub(super) fn passes(row: &Row, filter: &EventFilter) -> Result<bool> {
-    let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
-    let has = |at, wanted| Ok::<_, Fault>(row.try_get::<Option<&str>>(at)? == wanted);
-    Ok((author.is_none() || has(3, author.as_ref().map(Author::as_str))?)
-        && (invocation_id.is_none() || has(2, invocation_id.as_ref().map(InvocationId::as_str))?)
-        && match after_time {
-            Some(after) => time(row, 5)? >= *after,
-            None => true,
-        })
-}
-
 /// A session's row.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
@@ -272,7 +256,6 @@ pub(super) fn session(row: &Row, at: usize) -> Result<Found, Error> {
         user_id: row.try_get(at + 1)?,
         session_id: row.try_get(at + 2)?,
     };
-    let expires = row.try_get::<Option<i64>>(at + 14)?.is_some();
     let source: Option<SessionId> = row.try_get(at + 20)?;
     let forked_from = source.map(|session_id| {
         let key = SessionKey { session_id, ..key.clone() };
@@ -287,7 +270,7 @@ pub(super) fn session(row: &Row, at: usize) -> Result<Found, Error> {
             last_event_time: time(row, at + 8)?,
             update_time: time(row, at + 10)?,
             create_time: time(row, at + 12)?,
-            expire_time: expires.then(|| time(row, at + 14)).transpose()?,
+            expire_time: optional_time(row, at + 14)?,
             created_versions: ScopeVersions {
                 application: number(row, at + 16)?,
                 user: number(row, at + 17)?,

@@ -1,8 +1,8 @@
 //! The tables, in SQL that distributed engines accept too.
 //!
-//! * Every table that grows is led by `(app_name, user_id)`, so that an engine can place rows by them. Three narrow look-up tables are
-//!   not: `session_name` finds sessions by their bare id, `session_expiry` those that expire, `session_list` lists across users. Two
-//!   indexes are not either: `event_of_id` and `tombstone_lease`.
+//! * Every table that grows is led by `(app_name, user_id)`, so that an engine can place rows by them. A narrow look-up table is not:
+//!   `session_list` lists across users. Four indexes are not either: `session_name` finds sessions by their bare id, `session_expiry`
+//!   those that expire, `event_of_id` an event, and `tombstone_lease` what a sweep removes.
 //! * A *node* is what has state: an application (its user is `''`), a user, or a session. `incarnation` is the session's number, and 0
 //!   for applications and users. Numbers come from `meta.next_id`, in blocks, and are never used again.
 //! * JSON is text, times are seconds and nanoseconds, and text compares by bytes.
@@ -91,6 +91,8 @@ CREATE TABLE session (
     fork_session TEXT, fork_sequence BIGINT,
     PRIMARY KEY (app_name, user_id, session_id)
 ) WITH (fillfactor = 70);
+CREATE INDEX session_name ON session (session_id, app_name, user_id);
+CREATE INDEX session_expiry ON session (expire_secs, expire_nanos);
 
 -- In whole seconds: the session's row has the rest of the time, so that further events of one second change nothing here.
 CREATE TABLE session_list (
@@ -101,19 +103,6 @@ CREATE TABLE session_list (
 );
 CREATE INDEX session_list_of_user
     ON session_list (app_name, user_id, last_event_secs, session_id);
-
-CREATE TABLE session_name (
-    session_id TEXT COLLATE "C" NOT NULL,
-    app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (session_id, app_name, user_id)
-);
-
-CREATE TABLE session_expiry (
-    expire_secs BIGINT NOT NULL, expire_nanos INTEGER NOT NULL,
-    app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
-    session_id TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (expire_secs, expire_nanos, app_name, user_id, session_id)
-);
 
 CREATE TABLE event (
     app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,

@@ -65,18 +65,14 @@ impl Shared {
 
     /// As [`Shared::connect`]. The payloads of notifications go to `notifications`, which is dropped when the connection ends. What does
     /// not fit is found by the look at versions.
-    pub(super) async fn connect_listening(
+    pub(super) async fn connect_with(
         &self,
-        notifications: mpsc::Sender<String>,
+        notifications: Option<mpsc::Sender<String>>,
     ) -> Result<Connection> {
-        self.connect_with(Some(notifications)).await
-    }
-
-    async fn connect_with(&self, sender: Option<mpsc::Sender<String>>) -> Result<Connection> {
         let PostgresSettings { statement_timeout, unnamed_statements, .. } = &self.options.settings;
         let metrics = self.options.metrics.postgres().clone();
         let connected = async {
-            let client = self.address.connect(sender).await?;
+            let client = self.address.connect(notifications).await?;
             let millis = statement_timeout.as_millis();
             Connection::new(client, millis, *unnamed_statements, metrics.clone()).await
         };

@@ -3,6 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
@@ -22,6 +23,7 @@ use super::{
 };
 use crate::{
     commit::{Answer, Request},
+    read::{NamesRead, Read as _, SessionRead},
     store::{
         ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
         RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
@@ -151,34 +153,49 @@ impl Store for PostgresStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        self.reads.begin()?.read_session(query).await
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut SessionRead| read.step(rows).boxed())
+            .await
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
-        self.reads.begin()?.list_sessions(query).await
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut SessionsQuery| read.step(rows).boxed())
+            .await
     }
 
     async fn list_applications(
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        self.reads.begin()?.list_applications(query).await
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut NamesRead<AppName>| read.step(rows).boxed())
+            .await
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        self.reads.begin()?.list_users(query).await
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut NamesRead<UserId>| read.step(rows).boxed())
+            .await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
-        self.reads.begin()?.read_state(query).await
+        self.reads.begin()?.read(query, |rows, read: &mut StateQuery| read.step(rows).boxed()).await
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.reads.begin()?.list_key_changes(query).await
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut KeyChangeQuery| read.step(rows).boxed())
+            .await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
-        self.reads.begin()?.read_changes(query).await
+        self.reads.begin()?.read(query, |rows, read: &mut WatchQuery| read.step(rows).boxed()).await
     }
 
     async fn close(&self) {

@@ -1,11 +1,11 @@
 //! Tests of what is special to this store: its statements, its rows, and commits without an answer.
 
-mod cache;
 mod groups;
 mod hosts;
 mod lanes;
 mod measured;
 mod migrations;
+mod others;
 mod outcomes;
 mod plans;
 mod reads;
@@ -184,6 +184,13 @@ async fn live(fixture: &Fixture, writer: &mut Writer) {
         Request::Delete(address("gone").into()),
     ];
     commit_all(writer, requests).await;
+    fork(fixture, writer).await;
+    fixture.set_clock(100);
+    sweep(fixture, writer).await;
+}
+
+/// Makes `fork` of `s`.
+async fn fork(fixture: &Fixture, writer: &mut Writer) {
     let session_id = SessionId::new("fork").unwrap();
     let fork = ForkSession {
         source: address("s"),
@@ -203,9 +210,7 @@ async fn live(fixture: &Fixture, writer: &mut Writer) {
         };
         after = end;
     }
-    commit_all(writer, vec![Request::FinishFork(fork)]).await;
-    fixture.set_clock(100);
-    sweep(fixture, writer).await;
+    commit_one(fixture, writer, Request::FinishFork(fork)).await.unwrap();
 }
 
 /// Sweeps until nothing is left to do.

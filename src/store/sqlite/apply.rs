@@ -4,7 +4,13 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use rusqlite::params;
 
-use super::{load::names, log::Log, prelude::*, schema::PURGED, writer::Writer};
+use super::{
+    load::names,
+    log::{LOG_STEP, Log, rows_text},
+    prelude::*,
+    schema::PURGED,
+    writer::Writer,
+};
 use crate::{
     commit::{
         ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, KeyRow, RequestRow,
@@ -41,10 +47,15 @@ impl Writer {
         } = changes;
         // First, so that an address is free for the next session there.
         for info in removed {
+            self.unindexed_of(Log::of_session(info.incarnation))?;
             self.tables.run("DELETE FROM session WHERE id = ?1", [info.incarnation.0])?;
             self.put_tombstone(info.incarnation, PURGED)?;
         }
         self.insert_events(events)?;
+        for info in removed {
+            self.index_rows(Log::of_session(info.incarnation), info.last_sequence)?;
+            self.unindexed.remove(&info.incarnation.0);
+        }
         sessions.values().try_for_each(|row| self.put_session(row))?;
         scopes.iter().try_for_each(|(key, change)| self.put_scope(key, change))?;
         for RequestRow { scope, id, fingerprint } in requests {
@@ -57,7 +68,7 @@ impl Writer {
         purged.map_or(Ok(()), |node| self.purge(node))?;
         self.apply_emptied(emptied, looked_at)?;
         unnamed.iter().try_for_each(|user| self.remove_name(user))?;
-        ended.iter().try_for_each(|(key, _)| self.end_scope(key))
+        ended.iter().try_for_each(|(key, version)| self.end_scope(key, *version))
     }
 
     /// The number of a scope, which gets a row if it has none.
@@ -71,7 +82,7 @@ impl Writer {
         }
         let id = self.loaded.take_id();
         let (app, user) = names(key);
-        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3, 0, 0, 0)", (id, app, user))?;
+        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3, 0, 0, 0, '[]')", (id, app, user))?;
         if let Some(scope) = self.loaded.scope_mut(key) {
             scope.row = id;
         }
@@ -84,8 +95,9 @@ impl Writer {
             return self.insert_session(info, *state_bytes, initial);
         }
         let sql = "UPDATE session SET last_sequence = ?2, state_bytes = ?3, last_event_secs = ?4,
-            last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7 WHERE id = ?1";
+            last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7, unindexed = ?8 WHERE id = ?1";
         let id = info.incarnation.0;
+        let unindexed = rows_text(self.unindexed_of(Log::of_session(info.incarnation))?);
         let (last, updated) = (info.last_event_time, info.update_time);
         self.tables.run(
             sql,
@@ -96,7 +108,8 @@ impl Writer {
                 last.secs(),
                 last.nanos(),
                 updated.secs(),
-                updated.nanos()
+                updated.nanos(),
+                unindexed
             ],
         )?;
         if *metadata {
@@ -124,7 +137,10 @@ impl Writer {
         let origin = info.forked_from.as_ref();
         let insert =
             "INSERT INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-            ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?8, ?9)";
+            ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?9, ?10)";
+        // The events of a fork are there already.
+        let unindexed = self.unindexed.entry(id).or_default();
+        let unindexed = rows_text(unindexed);
         self.tables.run(
             insert,
             params![
@@ -135,6 +151,7 @@ impl Writer {
                 key.session_id.as_str(),
                 info.last_sequence,
                 state_bytes,
+                unindexed,
                 info.last_event_time.secs(),
                 info.last_event_time.nanos(),
                 info.update_time.secs(),
@@ -189,6 +206,7 @@ impl Writer {
                 fingerprint.0.to_le_bytes(),
             ];
             self.tables.run(&INSERT_EVENT, row)?;
+            self.track_row(Log::of_session(*incarnation), event.sequence)?;
         }
         Ok(())
     }
@@ -223,10 +241,13 @@ impl Writer {
                     changes.set.as_ref().map(Json::as_str),
                 ],
             )?;
+            self.track_row(log, *version)?;
         }
         if log.kind != ScopeKind::Session {
-            let sql = "UPDATE scope SET version = ?2, state_bytes = ?3 WHERE id = ?1";
-            self.tables.run(sql, (log.node, version, state_bytes))?;
+            let unindexed = rows_text(self.unindexed_of(log)?);
+            let sql =
+                "UPDATE scope SET version = ?2, state_bytes = ?3, unindexed = ?4 WHERE id = ?1";
+            self.tables.run(sql, (log.node, version, state_bytes, unindexed))?;
         }
         let (Self { tables, grown, .. }, node) = (self, log.node);
         for (name, KeyRow { is_new, value, version }) in state {
@@ -262,11 +283,25 @@ impl Writer {
     fn copy_events(&mut self, piece: &CopiedEvents) -> Result<()> {
         let CopiedEvents { from, to, after, up_to } = *piece;
         self.lease(to)?;
+        let version = self.loaded.sessions.get(&from).map_or(0, |it| it.info.last_sequence);
+        self.index_rows(Log::of_session(from), version)?;
+        self.tables.run("UPDATE session SET unindexed = '[]' WHERE id = ?1", [from.0])?;
         let events = format!(
             "INSERT INTO event (session, {EVENT_COLUMNS}) SELECT ?1, {EVENT_COLUMNS}
-             FROM event WHERE session = ?2 AND sequence > ?3 AND sequence <= ?4 ORDER BY sequence"
+             FROM log_index i JOIN json_each(i.rows) JOIN event t ON t.id = json_each.value
+             WHERE i.node = ?2 AND i.version > ?3 AND i.version < ?4 + {LOG_STEP}
+                 AND t.sequence > ?3 AND t.sequence <= ?4
+             ORDER BY t.sequence"
         );
+        let last = self.tables.value::<i64>("SELECT coalesce(max(id), 0) FROM event", ())?;
         self.unlisted += self.tables.run(&events, (to.0, from.0, after, up_to))? as u64;
+        let copied = "SELECT id FROM event WHERE id > ?1 ORDER BY id";
+        let copied: Vec<i64> = self.tables.all(copied, [last], |row| row.get(0))?;
+        let mut version = after;
+        for rows in copied.chunks(LOG_STEP) {
+            version += rows.len() as u64;
+            self.tables.index_run(to.0, version, rows)?;
+        }
         // The first piece also copies the state at creation, which is the snapshot of version 0.
         let snapshots = "INSERT INTO snapshot SELECT ?1, version, state FROM snapshot
             WHERE node = ?2 AND version >= ?3 AND version <= ?4";

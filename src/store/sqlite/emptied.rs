@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{load::names, prelude::*, purge::PURGED_ROWS, schema::PURGED, writer::Writer};
+use super::{
+    load::names, log::Log, prelude::*, purge::PURGED_ROWS, schema::PURGED, writer::Writer,
+};
 use crate::commit::{Emptied, Needs, SWEPT_SESSIONS, ScopeKey};
 
 impl Writer {
@@ -66,10 +68,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the life of an application or a user. Its log is removed in pieces, as that of a session.
-    pub(super) fn end_scope(&mut self, key: &ScopeKey) -> Result<()> {
+    /// Ends the life of an application or a user at a version. Its log is removed in pieces, as that of a session.
+    pub(super) fn end_scope(&mut self, key: &ScopeKey, version: Version) -> Result<()> {
         let id = "SELECT id FROM scope WHERE app = ?1 AND user = ?2";
         let Some(node) = self.tables.value::<NodeId>(id, names(key))? else { return Ok(()) };
+        self.index_rows(Log { node, kind: key.kind() }, version)?;
+        self.unindexed.remove(&node);
         self.tables.run("DELETE FROM emptied WHERE scope = ?1", [node])?;
         self.tables.run("DELETE FROM scope WHERE id = ?1", [node])?;
         self.put_tombstone(Incarnation(node), PURGED)

@@ -1,6 +1,14 @@
-//! Reading a log: the events of a session, or the changes of an application or a user.
+//! Where the rows of a log lie: the events of a session, or the changes of an application or a user.
+//!
+//! Rows of all logs lie in commit order. `log_index` finds those of a log: each of its rows is a *run*, the numbers of up to
+//! [`LOG_STEP`] successive rows of a log, so that a commit to many logs does not change a page of the index for each of them. The rows that follow
+//! are *unindexed*: their numbers stand in the row of the node.
 
-use super::{connection::Tables, prelude::*};
+use super::{connection::Tables, prelude::*, row};
+
+/// Rows of a log in one row of its index, at most. Until they are indexed, the row of the node grows by about seven bytes with each. To
+/// change it is a change of the tables.
+pub(super) const LOG_STEP: usize = 32;
 
 /// A log, whose changes add up to the state of a scope.
 #[derive(Clone, Copy, Debug)]
@@ -9,37 +17,49 @@ pub(super) struct Log {
     pub(super) kind: ScopeKind,
 }
 
+/// Runs that may hold versions in `(after, up_to]`. The parameters are those of [`runs_of`].
+const RUNS: &str =
+    "SELECT version, rows FROM log_index WHERE node = ?1 AND version > ?2 AND version < ?3";
+
+fn runs_of(node: NodeId, after: Version, up_to: Version) -> (NodeId, Version, Version) {
+    // The version of a damaged node may be any number that SQLite has.
+    (node, after, (up_to + LOG_STEP as u64).min(i64::MAX.cast_unsigned()))
+}
+
 impl Log {
     pub(super) fn of_session(session: Incarnation) -> Self {
         Self { node: session.0, kind: ScopeKind::Session }
     }
 
-    /// The column of the version.
+    /// The column of the version, where [`Tables::each_row`] reads.
     pub(super) fn version(self) -> &'static str {
         match self.kind {
-            ScopeKind::Session => "sequence",
-            ScopeKind::Application | ScopeKind::User => "version",
+            ScopeKind::Session => "t.sequence",
+            ScopeKind::Application | ScopeKind::User => "t.version",
         }
     }
 
-    /// The table of the rows, and its column of the node.
-    fn table(self) -> (&'static str, &'static str) {
+    fn table(self) -> &'static str {
         match self.kind {
-            ScopeKind::Session => ("event", "session"),
-            ScopeKind::Application | ScopeKind::User => ("scope_log", "scope"),
-        }
-    }
-
-    /// The version of its node.
-    fn last(self) -> &'static str {
-        match self.kind {
-            ScopeKind::Session => "SELECT last_sequence FROM session WHERE id = ?1",
-            ScopeKind::Application | ScopeKind::User => "SELECT version FROM scope WHERE id = ?1",
+            ScopeKind::Session => "event",
+            ScopeKind::Application | ScopeKind::User => "scope_log",
         }
     }
 }
 
 impl Tables {
+    /// The version of a log, and its unindexed rows. A log that nothing was written to has version 0.
+    pub(super) fn unindexed(&self, log: Log) -> Result<(Version, Vec<i64>)> {
+        let sql = match log.kind {
+            ScopeKind::Session => "SELECT last_sequence, unindexed FROM session WHERE id = ?1",
+            ScopeKind::Application | ScopeKind::User => {
+                "SELECT version, unindexed FROM scope WHERE id = ?1"
+            }
+        };
+        let found = self.one(sql, [log.node], |row| Ok((row.get(0)?, row::parsed(row, 1)?)))?;
+        Ok(found.unwrap_or_default())
+    }
+
     /// Goes through the rows of a log in `(after, up_to]` until `take` refuses one. Returns whether it took all. The first column is the
     /// version. A version that is missing is damage, which SQLite does not see.
     pub(super) fn each_row(
@@ -50,24 +70,64 @@ impl Tables {
         descending: bool,
         mut take: impl FnMut(&Row<'_>) -> Result<bool>,
     ) -> Result<bool> {
-        // Nothing was written to a log whose node has no row.
-        let last = self.value(log.last(), [log.node])?.unwrap_or(0);
+        let (last, unindexed) = self.unindexed(log)?;
+        let indexed = last.saturating_sub(unindexed.len() as u64);
         let mut expected = Dense { after, up_to: up_to.min(last), descending };
-        let ((table, node), version) = (log.table(), log.version());
-        let order = if descending { "DESC" } else { "ASC" };
-        let sql = format!(
-            "SELECT {columns} FROM {table} WHERE {node} = ?1 AND {version} > ?2 AND {version} <= ?3
-             ORDER BY {version} {order}"
-        );
-        let is_whole = self.each(&sql, (log.node, after, expected.up_to), |row| {
+        let mut take = |row: &Row<'_>| {
             let version = row.get(0)?;
             expected.next(version)?;
             take(row).map_err(|error| error.in_row(Damage::in_log(log.kind), version))
-        })?;
-        if is_whole {
-            expected.end()?;
+        };
+        for in_index in [!descending, descending] {
+            let (after, up_to) = match in_index {
+                true => (after, up_to.min(indexed)),
+                false => (after.max(indexed), up_to.min(last)),
+            };
+            if after >= up_to {
+                continue;
+            }
+            let is_whole = if in_index {
+                let order = if descending { "DESC" } else { "ASC" };
+                let sql = format!("{RUNS} ORDER BY version {order}");
+                self.each(&sql, runs_of(log.node, after, up_to), |run| {
+                    let (last, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
+                    let before = last.saturating_sub(rows.len() as u64);
+                    // Of the first and the last run a part may be meant.
+                    let start = after.saturating_sub(before) as usize;
+                    let end = rows.len().saturating_sub(last.saturating_sub(up_to) as usize);
+                    let rows = rows.get(start..end).unwrap_or_default();
+                    self.each_of(log, columns, rows, descending, &mut take)
+                })?
+            } else {
+                let rows = &unindexed[(after - indexed) as usize..(up_to - indexed) as usize];
+                self.each_of(log, columns, rows, descending, &mut take)?
+            };
+            if !is_whole {
+                return Ok(false);
+            }
         }
-        Ok(is_whole)
+        expected.end()?;
+        Ok(true)
+    }
+
+    /// Goes through rows by their numbers, in the order of the list or from its end. Passes over those that are missing.
+    fn each_of(
+        &self,
+        log: Log,
+        columns: &str,
+        rows: &[i64],
+        descending: bool,
+        take: &mut dyn FnMut(&Row<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        let table = log.table();
+        let sql = format!("SELECT {columns} FROM {table} t WHERE t.id = ?1");
+        for at in 0..rows.len() {
+            let at = if descending { rows.len() - 1 - at } else { at };
+            if !self.each(&sql, [rows[at]], &mut *take)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Goes through every row of a log, whatever its node says of it, and however many are missing.
@@ -77,11 +137,24 @@ impl Tables {
         columns: &str,
         mut take: impl FnMut(&Row<'_>) -> Result<()>,
     ) -> Result<()> {
-        let ((table, node), version) = (log.table(), log.version());
-        let sql = format!("SELECT {columns} FROM {table} WHERE {node} = ?1 ORDER BY {version}");
-        self.each(&sql, [log.node], |row| take(row).map(|()| true))?;
-        Ok(())
+        let mut take = |row: &Row<'_>| take(row).map(|()| true);
+        let sql = "SELECT rows FROM log_index WHERE node = ?1 ORDER BY version";
+        self.each(sql, [log.node], |run| {
+            self.each_of(log, columns, &row::parsed::<Vec<i64>>(run, 0)?, false, &mut take)
+        })?;
+        self.each_of(log, columns, &self.unindexed(log)?.1, false, &mut take).map(drop)
     }
+
+    /// Puts successive rows of a log, the last of which has this version, into the index.
+    pub(super) fn index_run(&self, node: NodeId, version: Version, rows: &[i64]) -> Result<()> {
+        let insert = "INSERT INTO log_index VALUES (?1, ?2, ?3)";
+        self.run(insert, (node, version, rows_text(rows))).map(drop)
+    }
+}
+
+/// Numbers of rows as they are stored.
+pub(super) fn rows_text(rows: &[i64]) -> String {
+    serde_json::json!(rows).to_string()
 }
 
 /// The versions that a read has still to find.

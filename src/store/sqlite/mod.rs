@@ -15,6 +15,7 @@ mod disk;
 mod emptied;
 mod events;
 mod file;
+mod index;
 mod leftovers;
 mod listed;
 mod load;

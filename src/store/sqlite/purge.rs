@@ -1,18 +1,11 @@
 //! Removing the rows of a session, a user or an application that is gone, a piece at a time.
 
-use super::{prelude::*, schema::PURGED, writer::Writer};
+use super::{prelude::*, row, schema::PURGED, writer::Writer};
 use crate::store::rows::EVENT_BYTES;
 
 /// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds, for which writes wait.
 pub(super) const PURGED_ROWS: usize = 128;
 const PURGED_BYTES: usize = 256 << 10;
-
-/// Tables with long rows of a node: with the columns of its number and of the version, and the bytes of a row.
-const LONG_ROWS: [(&str, &str, &str, &str); 3] = [
-    ("event", "session", "sequence", EVENT_BYTES),
-    ("scope_log", "scope", "version", "coalesce(octet_length(set_json), 0)"),
-    ("snapshot", "node", "version", "octet_length(state)"),
-];
 
 /// Tables with short rows of a node: with the column of its number, and with all columns of their key. The tombstone is the last
 /// to go.
@@ -30,19 +23,18 @@ impl Writer {
         // A fork cannot go on without these rows.
         self.put_tombstone(session, PURGED)?;
         let tables = &self.tables;
-        for (table, node, version, bytes) in LONG_ROWS {
-            let piece = format!(
-                "SELECT {version}, {bytes} FROM {table} WHERE {node} = ?1
-                 ORDER BY {version} LIMIT {PURGED_ROWS}"
-            );
-            if let Some(end) = tables.end_of_piece(&piece, [session.0], PURGED_BYTES)? {
-                let delete = format!("DELETE FROM {table} WHERE {node} = ?1 AND {version} <= ?2");
-                tables.run(&delete, (session.0, end))?;
-                if table == "event" {
-                    tables.lower_listed()?;
-                }
-                return tables.free_pages();
-            }
+        if self.purge_log(session.0)? {
+            tables.lower_listed()?;
+            return tables.free_pages();
+        }
+        let snapshots = format!(
+            "SELECT version, octet_length(state) FROM snapshot WHERE node = ?1
+             ORDER BY version LIMIT {PURGED_ROWS}"
+        );
+        if let Some(end) = tables.end_of_piece(&snapshots, [session.0], PURGED_BYTES)? {
+            let delete = "DELETE FROM snapshot WHERE node = ?1 AND version <= ?2";
+            tables.run(delete, (session.0, end))?;
+            return tables.free_pages();
         }
         for (table, node, key) in SHORT_ROWS {
             let delete = format!(
@@ -54,5 +46,37 @@ impl Writer {
             }
         }
         self.tables.free_pages()
+    }
+
+    /// Removes some rows of the log of a node that is gone. Returns whether it had any.
+    fn purge_log(&self, node: NodeId) -> Result<bool> {
+        let tables = &self.tables;
+        let sql = format!(
+            "SELECT version, rows FROM log_index WHERE node = ?1 ORDER BY version LIMIT {PURGED_ROWS}"
+        );
+        // What a run does not tell is left where it is, and found by `verify`.
+        let run = |row: &Row<'_>| Ok((row.get(0)?, row::parsed(row, 1).unwrap_or_default()));
+        let runs: Vec<(Version, Vec<i64>)> = tables.all(&sql, [node], run)?;
+        // Whatever a damaged run says, the rows of others stay.
+        let size = format!("SELECT {EVENT_BYTES} FROM event WHERE id = ?1 AND session = ?2");
+        let (mut removed, mut bytes) = (0, 0);
+        for (version, rows) in &runs {
+            for row in rows {
+                if removed >= PURGED_ROWS || bytes >= PURGED_BYTES {
+                    return Ok(true);
+                }
+                removed += 1;
+                bytes += tables.value(&size, (row, node))?.unwrap_or(0);
+                for delete in [
+                    "DELETE FROM event WHERE id = ?1 AND session = ?2",
+                    "DELETE FROM scope_log WHERE id = ?1 AND scope = ?2",
+                ] {
+                    tables.run(delete, (row, node))?;
+                }
+            }
+            tables
+                .run("DELETE FROM log_index WHERE node = ?1 AND version = ?2", (node, version))?;
+        }
+        Ok(!runs.is_empty())
     }
 }

@@ -154,7 +154,7 @@ impl Tables {
         incarnation: Incarnation,
         id: &EventId,
     ) -> Result<Option<EventRow>> {
-        let sql = format!("SELECT {EVENT_COLUMNS} FROM event WHERE session = ?1 AND event_id = ?2");
+        let sql = format!("SELECT {EVENT_COLUMNS} FROM event WHERE event_id = ?2 AND session = ?1");
         self.one(&sql, (incarnation.0, id.as_str()), |row| row::event_row(row, incarnation))
     }
 

@@ -3,7 +3,8 @@
 //! * Applications, users and sessions have numbers from one counter in `meta`, which are never used again: `scope.id`, `session.id`.
 //!   A *node* is any of them. Its row also has what the last commit left: its version, the size of its state, its times.
 //! * Events, and changes of applications and users, lie in commit order at the end of their tables, so that a commit fills whole pages
-//!   however many sessions it touches. An index finds those of a node by their versions, another one an event by its id.
+//!   however many sessions it touches. An index finds an event by its id. `log_index` finds the rows of a node: one row of it holds the
+//!   numbers of up to `LOG_STEP` rows. The numbers of the rows that follow are in `unindexed` of the node.
 //! * `listed_*` is the place of a session in the indexes of lists, which follow the events later (see `listed`).
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
 
@@ -67,7 +68,7 @@ CREATE TABLE scope (
     id INTEGER PRIMARY KEY,
     app TEXT NOT NULL, user TEXT NOT NULL,
     base INTEGER NOT NULL,
-    version INTEGER NOT NULL, state_bytes INTEGER NOT NULL,
+    version INTEGER NOT NULL, state_bytes INTEGER NOT NULL, unindexed TEXT NOT NULL,
     UNIQUE (app, user)
 ) STRICT;
 
@@ -78,7 +79,7 @@ CREATE TABLE session (
     id INTEGER PRIMARY KEY,
     app_scope INTEGER NOT NULL, user_scope INTEGER NOT NULL,
     user_id TEXT NOT NULL, session_id TEXT NOT NULL,
-    last_sequence INTEGER NOT NULL, state_bytes INTEGER NOT NULL,
+    last_sequence INTEGER NOT NULL, state_bytes INTEGER NOT NULL, unindexed TEXT NOT NULL,
     last_event_secs INTEGER NOT NULL, last_event_nanos INTEGER NOT NULL,
     update_secs INTEGER NOT NULL, update_nanos INTEGER NOT NULL,
     create_secs INTEGER NOT NULL, create_nanos INTEGER NOT NULL,
@@ -112,9 +113,15 @@ CREATE TABLE event (
     removed TEXT, set_json TEXT,
     body TEXT
 ) STRICT;
-CREATE UNIQUE INDEX event_of_session ON event (session, sequence);
-CREATE UNIQUE INDEX event_by_id ON event (session, event_id);
+CREATE UNIQUE INDEX event_by_id ON event (event_id, session);
 CREATE INDEX marker ON event (session, sequence, rewind_to) WHERE rewind_to IS NOT NULL;
+
+-- The numbers of successive rows of a node in `event` or `scope_log`, an array, and the version of the last of them. Those that follow
+-- are in `unindexed` of the node.
+CREATE TABLE log_index (
+    node INTEGER NOT NULL, version INTEGER NOT NULL, rows TEXT NOT NULL,
+    PRIMARY KEY (node, version)
+) STRICT, WITHOUT ROWID;
 
 -- The keys that have a value, and at which version they got it.
 CREATE TABLE state (
@@ -137,7 +144,6 @@ CREATE TABLE scope_log (
     source INTEGER, source_user TEXT, source_session TEXT, source_sequence INTEGER,
     removed TEXT, set_json TEXT
 ) STRICT;
-CREATE UNIQUE INDEX scope_log_version ON scope_log (scope, version);
 CREATE INDEX scope_log_user ON scope_log (scope, source_user) WHERE source_user IS NOT NULL;
 
 -- A node's state at a version: {name: [value as text, its version]}; a key that was removed has null and the version that did it.
@@ -163,7 +169,16 @@ CREATE VIEW event_view AS SELECT
     strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
     e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
     nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
-FROM event e JOIN session s ON s.id = e.session JOIN scope a ON a.id = s.app_scope;
+FROM session s JOIN scope a ON a.id = s.app_scope
+    JOIN log_index i ON i.node = s.id JOIN json_each(i.rows) t JOIN event e ON e.id = t.value
+UNION ALL SELECT
+    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
+    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
+    nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
+FROM session s JOIN scope a ON a.id = s.app_scope
+    JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value;
 
 CREATE VIEW session_view AS SELECT
     a.app AS app_name, s.user_id, s.session_id, s.last_sequence, s.display_name, s.labels,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
+use hashbrown::HashMap;
 use rusqlite::ErrorCode;
 use tracing::{error, info, warn};
 
@@ -41,6 +42,8 @@ pub(super) struct Writer {
     pub(super) leftovers: Leftovers,
     /// A cache: the process has the file for itself, so what was loaded stays true.
     pub(super) loaded: Loaded,
+    /// Unindexed rows of the logs in `loaded`, as far as they were needed.
+    pub(super) unindexed: HashMap<NodeId, Vec<i64>>,
     /// Events that the list indexes do not follow yet.
     pub(super) unlisted: u64,
     /// Bytes that came into the cache since it was empty.
@@ -74,6 +77,7 @@ impl Writer {
             queue,
             notifier,
             tables,
+            unindexed: HashMap::new(),
             unlisted: 0,
             grown: 0,
             next_id: 0,
@@ -187,6 +191,7 @@ impl Writer {
             meta.ok_or_else(|| Error::damaged(Damage::Row, "table meta has no row"))?;
         self.loaded = Loaded::new(self.options.clock.now(), self.next_id);
         self.loaded.version_floor = self.version_floor;
+        self.unindexed.clear();
         // If the events cannot be read, an attempt to follow them says so soon.
         self.unlisted = self.tables.unlisted().unwrap_or(UNLISTED_EVENTS);
         self.grown = 0;

@@ -64,7 +64,7 @@ impl Connection {
         let driver = AbortOnDropHandle::new(driver);
         // A transaction whose client is gone may not keep its locks either.
         let limits = ["statement_timeout", "idle_in_transaction_session_timeout"];
-        let mut settings = known(&client, &PLANNER).await?;
+        let mut settings = known(&client).await?;
         settings.push(DURABLE.to_owned());
         settings.extend(limits.map(|limit| format!("{limit} = {statement_timeout_millis}")));
         let (prepared, settings) = if unnamed_statements {
@@ -157,14 +157,6 @@ impl Connection {
         self.batch("ROLLBACK").await
     }
 
-    /// Executes a statement. The number of rows that it changed.
-    pub(in super::super) async fn run(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64> {
-        self.checked(match self.statement(sql, &types(parameters)).await? {
-            None => self.client.execute_typed(sql, parameters).await,
-            Some(statement) => self.client.execute(&statement, &values(parameters)).await,
-        })
-    }
-
     /// Every row of a query.
     pub(in super::super) async fn all(
         &self,
@@ -193,17 +185,18 @@ impl Connection {
     }
 }
 
-/// Those of the settings that the engine has, as `name = value`. Asking for one that it does not have may be an error.
-async fn known(client: &Client, settings: &[(&str, &str)]) -> Result<Vec<String>> {
-    let names: Vec<_> = settings.iter().map(|(name, _)| format!("'{name}'")).collect();
-    let query = format!("SELECT name FROM pg_settings WHERE name IN ({})", names.join(", "));
+/// Those of [`PLANNER`] that the engine has, as `name = value`. Asking for one that it does not have may be an error.
+async fn known(client: &Client) -> Result<Vec<String>> {
+    let names = PLANNER.map(|(name, _)| format!("'{name}'")).join(", ");
+    let query = format!("SELECT name FROM pg_settings WHERE name IN ({names})");
     let answers = client.simple_query(&query).await?;
-    let known = answers.iter().filter_map(|answer| match answer {
-        SimpleQueryMessage::Row(row) => row.get(0),
-        _ => None,
-    });
-    let value = |known| settings.iter().find(|(name, _)| *name == known);
-    Ok(known.filter_map(value).map(|(name, value)| format!("{name} = {value}")).collect())
+    let is_known = |name: &str| {
+        answers
+            .iter()
+            .any(|it| matches!(it, SimpleQueryMessage::Row(row) if row.get(0) == Some(name)))
+    };
+    let known = PLANNER.into_iter().filter(|(name, _)| is_known(name));
+    Ok(known.map(|(name, value)| format!("{name} = {value}")).collect())
 }
 
 fn types(parameters: Parameters<'_>) -> Vec<Type> {

@@ -25,7 +25,7 @@ impl Fault {
         match self {
             Self::Elapsed(_) => true,
             Self::Driver(error) => is_lost(error),
-            Self::Domain(_) => false,
+            Self::Domain(error) => matches!(error, Error::StoreUnavailable(_)),
         }
     }
 
@@ -64,35 +64,28 @@ impl From<Fault> for Error {
     }
 }
 
-/// Of a transaction whose commit was not sent: it ends with its connection.
+/// Of a transaction whose commit was not sent: it ends with its connection. If another one was in the way, it may succeed now: after a
+/// serialization failure, a deadlock, or a row that was not there when it was looked for.
 impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
-        match fault.is_lost() || fault.code().is_some_and(is_contention) {
+        let is_again = match &fault {
+            Fault::Elapsed(_) => true,
+            Fault::Driver(error) => !matches!(kind(error), SqlError::Other),
+            Fault::Domain(_) => false,
+        };
+        match is_again {
             true => Self::Again(Cause::new(fault)),
             false => Self::Error(fault.into()),
         }
     }
 }
 
-/// Whether another transaction was in the way, so that the same transaction may succeed now: a serialization failure, a deadlock, or a
-/// row that was not there when it was looked for.
-fn is_contention(code: &SqlState) -> bool {
-    [
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        SqlState::UNIQUE_VIOLATION,
-    ]
-    .contains(code)
-}
-
 /// As metrics tell errors apart.
 pub(super) fn kind(error: &tokio_postgres::Error) -> SqlError {
-    match error.code() {
-        Some(code) if *code == SqlState::T_R_SERIALIZATION_FAILURE => {
-            SqlError::SerializationFailure
-        }
-        Some(code) if *code == SqlState::T_R_DEADLOCK_DETECTED => SqlError::Deadlock,
-        Some(code) if *code == SqlState::UNIQUE_VIOLATION => SqlError::UniqueViolation,
+    match error.code().map(SqlState::code) {
+        Some("40001") => SqlError::SerializationFailure,
+        Some("40P01") => SqlError::Deadlock,
+        Some("23505") => SqlError::UniqueViolation,
         _ if is_lost(error) => SqlError::ConnectionLost,
         _ => SqlError::Other,
     }

@@ -15,7 +15,9 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::super::{connect::connection::Connection, prelude::*, row::number, shared::Shared};
+use super::super::{
+    columns::Columns, connect::connection::Connection, prelude::*, row::number, shared::Shared,
+};
 use crate::{domain::token::Digest, store::Condition};
 
 /// Milliseconds between two notifications: a burst of commits costs a few of them.
@@ -104,7 +106,7 @@ pub(in super::super) async fn listen(shared: Arc<Shared>, id: StoreId) {
 /// Listens until the connection ends.
 async fn listen_once(shared: &Shared, id: StoreId) -> Result<()> {
     let (sender, mut received) = mpsc::channel(INBOX);
-    let connection = shared.connect_listening(sender).await?;
+    let connection = shared.connect_with(Some(sender)).await?;
     let listen = format!("LISTEN {}", channel(id));
     loop {
         // LISTEN changes nothing the second time. Its answer shows that the connection is alive.
@@ -178,7 +180,7 @@ async fn look_once(
         None => connection.insert(shared.connect().await?),
     };
     // A standby answers as well, but nothing can be written to it.
-    let writes = connection.run("UPDATE writer SET used_secs = used_secs WHERE false", &[]);
+    let writes = connection.all("UPDATE writer SET used_secs = used_secs WHERE false", &[]);
     connection.within(shared.limit(), writes).await?;
     let watched = shared.notifier.watched();
     let mut now: HashMap<Digest, Seen> = HashMap::with_capacity(watched.len());

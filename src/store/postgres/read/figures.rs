@@ -4,15 +4,13 @@ use super::{super::prelude::*, pool::Reader};
 use crate::store::figures::{COUNTED_SESSIONS, Figures};
 
 /// Every table of the schema.
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 14] = [
     "meta",
     "scope",
     "emptied",
     "ended_scope",
     "session",
     "session_list",
-    "session_name",
-    "session_expiry",
     "event",
     "marker",
     "state",
@@ -28,14 +26,14 @@ SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM 
 
 const EXPIRED: &str = "
 SELECT count(*) FROM (
-    SELECT 1 FROM session_expiry WHERE (expire_secs, expire_nanos) <= ($1, $2) LIMIT $3
+    SELECT 1 FROM session WHERE (expire_secs, expire_nanos) <= ($1, $2) LIMIT $3
 ) AS expired";
 
 pub(super) async fn read(reader: &Reader<'_>) -> Result<Figures, Error> {
     let connection = reader.connection;
     let tables = [(&TABLES.as_slice() as _, Type::TEXT_ARRAY)];
     let bytes = connection.one(TABLE_BYTES, &tables).await?;
-    let now = reader.now().await;
+    let now = reader.time().await;
     let (secs, nanos) = (now.secs(), now.nanos().cast_signed());
     let parameters =
         [(&secs as _, Type::INT8), (&nanos as _, Type::INT4), (&COUNTED_SESSIONS as _, Type::INT8)];

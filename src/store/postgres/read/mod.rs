@@ -1,11 +1,7 @@
-//! Reads: each is a snapshot on a connection of the pool.
+//! Reads: each is a snapshot on a connection of the pool, whose rows the read kernel asks for.
 
-mod changes;
-mod events;
 mod figures;
 pub(super) mod lists;
-pub(super) mod names;
 pub(super) mod pool;
 pub(super) mod reads;
-mod session;
-mod state;
+pub(super) mod rows;

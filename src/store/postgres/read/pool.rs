@@ -88,13 +88,13 @@ impl<'c> Reader<'c> {
     }
 
     /// The database's time. It comes with the first answer, so that what does not need it can be sent before.
-    pub(super) async fn now(&self) -> Time {
+    pub(super) async fn time(&self) -> Time {
         *self.now.wait().await
     }
 }
 
 /// What a read does in its transaction. It is done again if the connection is lost.
-pub(super) trait Work<Q, T>:
+pub(in super::super) trait Work<Q, T>:
     for<'a> Fn(&'a Reader<'_>, &'a mut Q) -> BoxFuture<'a, Result<T, Error>>
 {
 }
@@ -140,13 +140,13 @@ impl Pool {
     pub(super) async fn read<Q, T>(
         &self,
         query: &mut Q,
-        work: impl Work<Q, T>,
+        work: &impl Work<Q, T>,
     ) -> Result<T, Error> {
-        let (mut read, is_lost) = self.attempt(query, &work).await?;
+        let (mut read, is_lost) = self.attempt(query, work).await?;
         if is_lost {
             // What ended this one, such as a restart of the server, ended the idle ones as well.
             self.pool.retain(|_, _| false);
-            (read, _) = self.attempt(query, &work).await?;
+            (read, _) = self.attempt(query, work).await?;
         }
         match &read {
             Err(error @ Error::Internal(_)) => error!(%error, "a read failed"),

@@ -1,6 +1,6 @@
 //! The reads of a store, each on a connection of the pool. Those that may look at many rows do it in several transactions.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use deadpool::Status;
 use futures_util::FutureExt;
@@ -9,14 +9,9 @@ use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use super::{
     super::{prelude::*, shared::Shared},
     figures,
-    names::Names,
-    pool::Pool,
+    pool::{Pool, Reader, Work},
 };
-use crate::store::{
-    ApplicationsQuery, KeyChangePage, KeyChangeQuery, NamePage, SessionPage, SessionQuery,
-    SessionView, SessionsQuery, StateQuery, StateView, UsersQuery, WatchPage, WatchQuery,
-    figures::Figures,
-};
+use crate::{read::Read, store::figures::Figures};
 
 /// The reads of a store.
 pub(in super::super) struct Reads {
@@ -32,12 +27,12 @@ impl Reads {
     }
 
     /// Begins a read.
-    pub(in super::super) fn begin(&self) -> Result<Read<'_>, Error> {
+    pub(in super::super) fn begin(&self) -> Result<InFlight<'_>, Error> {
         // The token comes first: a close that does not see it is seen here.
         let token = self.in_flight.token();
         match self.in_flight.is_closed() {
             true => Err(Error::Draining),
-            false => Ok(Read { pool: &self.pool, _in_flight: token }),
+            false => Ok(InFlight { pool: &self.pool, _in_flight: token }),
         }
     }
 
@@ -58,104 +53,27 @@ impl Reads {
 }
 
 /// A read that closing waits for.
-pub(in super::super) struct Read<'p> {
+pub(in super::super) struct InFlight<'p> {
     pool: &'p Pool,
     _in_flight: TaskTrackerToken,
 }
 
-impl Read<'_> {
-    pub(in super::super) async fn read_session(
+impl InFlight<'_> {
+    /// Reads, in as many snapshots as it takes.
+    pub(in super::super) async fn read<Q: Read>(
         &self,
-        mut query: SessionQuery,
-    ) -> Result<SessionView, Error> {
-        let read = self.pool.read(&mut query, |reader, query| reader.read_session(query).boxed());
-        let (mut view, search) = read.await?;
-        let Some(mut search) = search else { return Ok(view) };
-        while view.events.is_none() {
-            let step = self
-                .pool
-                .read(&mut search, |reader, search| reader.continue_events(search).boxed());
-            view.events = step.await?;
-        }
-        Ok(view)
-    }
-
-    pub(in super::super) async fn list_sessions(
-        &self,
-        mut query: SessionsQuery,
-    ) -> Result<SessionPage, Error> {
+        query: impl Into<Q>,
+        step: impl Work<Q, Option<Q::Answer>>,
+    ) -> Result<Q::Answer, Error> {
+        let mut query = query.into();
         loop {
-            let page = self
-                .pool
-                .read(&mut query, |reader, query| reader.list_sessions(query).boxed())
-                .await?;
-            // None of the sessions that were read passes: go on instead of answering an empty page.
-            match (page.sessions.is_empty(), &page.rest) {
-                (true, Some(rest)) => query.after = Some(rest.clone()),
-                _ => return Ok(page),
+            if let Some(answer) = self.pool.read(&mut query, &step).await? {
+                return Ok(answer);
             }
         }
-    }
-
-    pub(in super::super) async fn list_applications(
-        &self,
-        query: ApplicationsQuery,
-    ) -> Result<NamePage<AppName>, Error> {
-        let ApplicationsQuery { after, max_items } = query;
-        self.list_names(Names::applications(after), max_items, AppName::from_stored).await
-    }
-
-    pub(in super::super) async fn list_users(
-        &self,
-        query: UsersQuery,
-    ) -> Result<NamePage<UserId>, Error> {
-        let UsersQuery { app_name, after, max_items } = query;
-        self.list_names(Names::users(app_name, after), max_items, UserId::from_stored).await
-    }
-
-    async fn list_names<T>(
-        &self,
-        lists: [Names; 2],
-        max_items: usize,
-        name: fn(String) -> T,
-    ) -> Result<NamePage<T>, Error> {
-        // One more than the page tells whether others follow.
-        let wanted = max_items.saturating_add(1);
-        let mut found = BTreeSet::new();
-        for mut names in lists {
-            while !names.is_complete(wanted) {
-                let step = self.pool.read(&mut names, move |reader, names| {
-                    reader.continue_names(names, wanted).boxed()
-                });
-                step.await?;
-            }
-            found.extend(names.into_found());
-        }
-        Ok(NamePage::first(found.into_iter().map(name), max_items))
-    }
-
-    pub(in super::super) async fn read_state(
-        &self,
-        mut query: StateQuery,
-    ) -> Result<StateView, Error> {
-        self.pool.read(&mut query, |reader, query| reader.read_state(query).boxed()).await
-    }
-
-    pub(in super::super) async fn list_key_changes(
-        &self,
-        mut query: KeyChangeQuery,
-    ) -> Result<KeyChangePage, Error> {
-        self.pool.read(&mut query, |reader, query| reader.list_key_changes(query).boxed()).await
     }
 
     pub(in super::super) async fn figures(&self) -> Result<Figures, Error> {
-        self.pool.read(&mut (), |reader, ()| figures::read(reader).boxed()).await
-    }
-
-    pub(in super::super) async fn read_changes(
-        &self,
-        mut query: WatchQuery,
-    ) -> Result<WatchPage, Error> {
-        self.pool.read(&mut query, |reader, query| reader.read_changes(query).boxed()).await
+        self.pool.read(&mut (), &|reader: &Reader<'_>, ()| figures::read(reader).boxed()).await
     }
 }

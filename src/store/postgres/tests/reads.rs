@@ -3,14 +3,21 @@
 use super::{plans::scan_of, *};
 use crate::{
     domain::page::EventSelection,
+    read::{NamesRead, Read, SessionRead},
     store::{
-        KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery, WatchQuery,
+        ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
+        UsersQuery, WatchQuery,
         postgres::{
             connect::connection::Connection,
-            read::{lists::STEADY, names::Names, pool::Reader},
+            read::{lists::STEADY, pool::Reader},
         },
     },
 };
+
+/// The answer of a read of few rows.
+async fn answer<Q: Read>(reader: &Reader<'_>, mut query: Q) -> Q::Answer {
+    query.step(reader).await.unwrap().unwrap()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_statement_of_a_read_scans_a_table() {
@@ -88,7 +95,7 @@ async fn listed(reader: &Reader<'_>, order: SessionOrder) -> Vec<String> {
             max_bytes: 1 << 20,
             with_state: false,
         };
-        let page = reader.list_sessions(&query).await.unwrap();
+        let page = answer(reader, query).await;
         ids.extend(page.sessions.iter().map(|(info, _)| info.key.session_id.to_string()));
         after = page.rest;
         if after.is_none() {
@@ -109,9 +116,8 @@ async fn read_events(reader: &Reader<'_>) {
             {
                 let events = Some(events.clone());
                 let query = SessionQuery { session, as_of: None, with_state: true, events };
-                let (view, search) = reader.read_session(&query).await.unwrap();
+                let view = answer(reader, SessionRead::from(query)).await;
                 assert!(view.events.is_some_and(|page| !page.events.is_empty()));
-                assert!(reader.continue_events(&mut search.unwrap()).await.unwrap().is_some());
             }
         }
     }
@@ -120,7 +126,7 @@ async fn read_events(reader: &Reader<'_>) {
         with_state: true,
         ..SessionQuery::info(SessionRef::Full(address("s")))
     };
-    assert_eq!(reader.read_session(&past).await.unwrap().0.info.last_sequence, 3);
+    assert_eq!(answer(reader, SessionRead::from(past)).await.info.last_sequence, 3);
 }
 
 async fn read_state(reader: &Reader<'_>) {
@@ -133,7 +139,7 @@ async fn read_state(reader: &Reader<'_>) {
     for (scope, name) in scopes.into_iter().zip(["app:a", "user:u", "k"]) {
         for keys in [None, Some(vec![key(name)])] {
             let query = StateQuery { scope: scope.clone(), keys };
-            assert!(!reader.read_state(&query).await.unwrap().state.0.is_empty());
+            assert!(!answer(reader, query).await.state.0.is_empty());
         }
         let query = KeyChangeQuery {
             scope: scope.clone(),
@@ -142,12 +148,12 @@ async fn read_state(reader: &Reader<'_>) {
             max_items: 100,
             max_bytes: 1000,
         };
-        assert!(reader.list_key_changes(&query).await.unwrap().changes.len() > 10);
+        assert!(answer(reader, query).await.changes.len() > 10);
         let all = StateQuery { scope: scope.clone(), keys: None };
-        let now = reader.read_state(&all).await.unwrap().position;
+        let now = answer(reader, all).await.position;
         let position = Position { sequence: 0, versions: ScopeVersions::default(), ..now };
         let query = WatchQuery { scope, position, max_items: 1000, max_bytes: 1 << 20 };
-        assert!(reader.read_changes(&query).await.unwrap().complete);
+        assert!(answer(reader, query).await.complete);
     }
 }
 
@@ -165,12 +171,11 @@ async fn list(reader: &Reader<'_>) {
                 max_bytes: 1 << 20,
                 with_state: true,
             };
-            reader.list_sessions(&query).await.unwrap();
+            answer(reader, query).await;
         }
     }
-    for names in [Names::applications(None), Names::users(app_name, None)] {
-        for mut names in names {
-            reader.continue_names(&mut names, 10).await.unwrap();
-        }
-    }
+    let applications = ApplicationsQuery { after: None, max_items: 10 };
+    answer(reader, NamesRead::from(applications)).await;
+    let users = UsersQuery { app_name, after: None, max_items: 10 };
+    answer(reader, NamesRead::from(users)).await;
 }

@@ -63,7 +63,7 @@ pub(super) fn statements<'a>(
     if !of_events.is_empty() {
         statements.push(Columns::together(of_events));
     }
-    statements.extend(sessions::update_metadata(&old, stored));
+    statements.push(sessions::update_metadata(&old));
     statements.push(new_snapshots::bases(&changed.nodes));
     statements.push(new_snapshots::due(&changed.nodes));
     statements.push(requests(&changes.requests, changed)?);
@@ -105,7 +105,7 @@ fn events<'a>(rows: &'a [EventRow], changed: &'a Changed<'_>) -> Result<Columns<
         .nodes(nodes.iter().copied())
         .numbers(events.clone().map(|event| event.sequence))
         .texts(events.clone().map(|event| &event.event_id))
-        .texts(events.clone().map(|event| &event.invocation_id))
+        .texts(events.clone().map(|event| event.invocation_id.as_ref()))
         .texts(events.clone().map(|event| &event.author))
         .texts(events.clone().map(|event| &event.branch))
         .times(events.clone().map(|event| event.event_time))
@@ -114,8 +114,8 @@ fn events<'a>(rows: &'a [EventRow], changed: &'a Changed<'_>) -> Result<Columns<
         .numbers(events.clone().map(|event| event.versions.user))
         .signed(events.clone().map(|event| event.rewind_to.map(u64::cast_signed)))
         .texts(events.clone().map(|event| removed_text(&event.changes.remove)))
-        .texts(events.clone().map(|event| &event.changes.set))
-        .texts(events.clone().map(|event| &event.body))
+        .texts(events.clone().map(|event| event.changes.set.as_ref()))
+        .texts(events.clone().map(|event| event.body.as_ref()))
         .trace_ids(events.map(|event| event.trace_id))
         .fingerprints(rows.iter().map(|row| row.fingerprint)))
 }
@@ -173,7 +173,7 @@ fn scopes<'a>(changed: &'a Changed<'a>) -> [Columns<'a>; 2] {
         .texts(sources.clone().map(|source| source.map(|it| &it.key.session_id)))
         .signed(sources.map(|source| source.map(|it| it.sequence.cast_signed())))
         .texts(rows.clone().map(|row| removed_text(&row.changes.remove)))
-        .texts(rows.map(|row| &row.changes.set));
+        .texts(rows.map(|row| row.changes.set.as_ref()));
     [update, insert]
 }
 

@@ -7,7 +7,7 @@ use crate::{metrics::Histogram, store::queue::Queue};
 
 /// A bounded queue with one consumer.
 pub(in super::super) struct Inbox<T> {
-    queue: Queue<T>,
+    pub(in super::super) queue: Queue<T>,
     /// Keeps one permit, so that what is pushed before the consumer waits is not missed.
     filled: Notify,
 }
@@ -16,11 +16,6 @@ impl<T> Inbox<T> {
     /// As [`Queue::new`].
     pub(super) fn new(max_items: usize, max_bytes: usize, full: Error, waits: Histogram) -> Self {
         Self { queue: Queue::new(max_items, max_bytes, full, waits), filled: Notify::new() }
-    }
-
-    /// The number of items that wait, and their bytes.
-    pub(in super::super) fn waiting(&self) -> (usize, usize) {
-        self.queue.waiting()
     }
 
     /// Accepts or refuses an item of this size.
@@ -32,16 +27,10 @@ impl<T> Inbox<T> {
 
     /// Moves what is there into `into`, until it has `max_items` or has taken `max_bytes`. Waits for an item, unless `into` has some
     /// already. Returns false once the queue is closed and empty.
-    pub(super) async fn take(
-        &self,
-        into: &mut Vec<T>,
-        max_items: usize,
-        max_bytes: usize,
-        wait: bool,
-    ) -> bool {
+    pub(super) async fn take(&self, into: &mut Vec<T>, max_items: usize, max_bytes: usize) -> bool {
         loop {
             let more = self.queue.take(into, max_items, max_bytes, false);
-            if !wait || !more || !into.is_empty() {
+            if !more || !into.is_empty() {
                 return more;
             }
             self.filled.notified().await;

@@ -12,17 +12,13 @@ use super::{
     super::{prelude::*, shared::Shared},
     disk,
     inbox::Inbox,
-    routes::Route,
     writer::Writer,
 };
 use crate::store::group::{GROUP_BYTES, Submission, execute, refuse};
 
-/// A request in a lane's queue, with what keeps its user's later requests in this lane.
-pub(in super::super) type Queued = (Submission, Route);
-
 pub(super) struct Lane {
     shared: Arc<Shared>,
-    inbox: Arc<Inbox<Queued>>,
+    inbox: Arc<Inbox<Submission>>,
     writer: Writer,
 }
 
@@ -30,7 +26,7 @@ impl Lane {
     /// `commits` counts those of all lanes.
     pub(super) fn new(
         shared: Arc<Shared>,
-        inbox: Arc<Inbox<Queued>>,
+        inbox: Arc<Inbox<Submission>>,
         commits: Arc<AtomicU64>,
     ) -> Self {
         let writer = Writer::new(Arc::clone(&shared), commits);
@@ -40,22 +36,12 @@ impl Lane {
     /// Serves until the queue is closed and empty.
     pub(super) async fn run(mut self) {
         let max = self.shared.options.group_requests.max(1);
-        let (mut group, mut routes, mut queued) = (Vec::new(), Vec::new(), Vec::new());
-        loop {
-            let (wait, vacant) = (group.is_empty(), max.saturating_sub(group.len()));
-            let more = self.inbox.take(&mut queued, vacant, GROUP_BYTES, wait).await;
-            for (submission, route) in queued.drain(..) {
-                group.push(submission);
-                routes.push(route);
-            }
-            if !group.is_empty() {
-                self.serve(&mut group).await;
-                // Requests that are left, to be loaded again, hold their users here. The others let go of theirs.
-                routes = Route::renew(&routes, &group);
-            } else if !more {
-                return self.writer.close().await;
-            }
+        let mut group = Vec::new();
+        // Requests that are left, to be loaded again, are the first of the next group.
+        while self.inbox.take(&mut group, max, GROUP_BYTES).await || !group.is_empty() {
+            self.serve(&mut group).await;
         }
+        self.writer.close().await;
     }
 
     async fn serve(&mut self, group: &mut Vec<Submission>) {
@@ -78,11 +64,8 @@ impl Lane {
         error!(error = %failure, "a group of writes failed");
         if !self.writer.is_connected() {
             // Those who wait have waited as well. The next attempt is made for the next request.
-            let mut queued = Vec::new();
-            self.inbox.take(&mut queued, usize::MAX, usize::MAX, false).await;
-            let waiting = queued.into_iter().map(|(submission, _)| submission);
-            let unreachable = Error::StoreUnavailable(Cause::new(failure));
-            refuse(metrics, group.drain(..).chain(waiting), &unreachable);
+            self.inbox.queue.take(group, usize::MAX, usize::MAX, false);
+            refuse(metrics, group.drain(..), &Error::StoreUnavailable(Cause::new(failure)));
         }
     }
 }

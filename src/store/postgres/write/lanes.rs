@@ -12,7 +12,7 @@ use tracing::error;
 use super::{
     super::{prelude::*, shared::Shared},
     inbox::Inbox,
-    lane::{Lane, Queued},
+    lane::Lane,
     routes::Routes,
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
 
 /// Dropping it completes what was accepted, without waiting for that. [`Lanes::close`] waits.
 pub(in super::super) struct Lanes {
-    inboxes: Vec<Arc<Inbox<Queued>>>,
+    inboxes: Vec<Arc<Inbox<Submission>>>,
     routes: Arc<Routes>,
     /// Each receives when the thread of a lane has ended, and nothing if the lane panicked.
     ends: Mutex<Vec<oneshot::Receiver<()>>>,
@@ -66,7 +66,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    pub(in super::super) fn inboxes(&self) -> &[Arc<Inbox<Queued>>] {
+    pub(in super::super) fn inboxes(&self) -> &[Arc<Inbox<Submission>>] {
         &self.inboxes
     }
 
@@ -78,9 +78,10 @@ impl Lanes {
     ) -> Result<Answer, Error> {
         let (reply, answer) = oneshot::channel();
         let bytes = request.bytes();
-        let (lane, route) = self.routes.route(&request);
+        // Held until the answer, so that the user's later requests come into this lane.
+        let (lane, _route) = self.routes.route(&request);
         let submission = Submission { context: context.clone(), request, reply };
-        self.inboxes[lane].push((submission, route), bytes)?;
+        self.inboxes[lane].push(submission, bytes)?;
         // A lane answers everything unless it ends in the middle of something.
         answer.await.unwrap_or_else(|_| Err(abandoned()))
     }

@@ -54,12 +54,23 @@ const EVENTS: usize = 6;
 const REQUESTS: usize = 7;
 const TIME: usize = 8;
 
-fn statements<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 9] {
+/// The statements that lock, and read what is not locked.
+fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
     let lock_sessions = format!(
         "SELECT {SESSION_COLUMNS}
          FROM unnest($1, $2, $3) AS k (k_app, k_user, k_session) JOIN session x ON {AT}
          ORDER BY x.app_name, x.user_id, x.session_id FOR UPDATE OF x"
     );
+    let lock_sessions = Columns::new(lock_sessions).addresses(needed.sessions.iter());
+    [
+        Columns::together(vec![record, lock_sessions]),
+        Columns::new(format!("{READ_SCOPES} {LOCKED_SCOPES}")).scopes(needed.scopes.iter()),
+        Columns::new(READ_SCOPES).scopes(needed.visible.difference(&needed.scopes)),
+    ]
+}
+
+/// The statements that read what is locked by then, and the time, which is not before that of any commit whose changes are seen.
+fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 6] {
     let keys = format!(
         "SELECT k_at, s.name, s.value, s.version
          FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (k_app, k_user, k_session, k_name, k_at)
@@ -92,14 +103,7 @@ fn statements<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 
          FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (k_app, k_user, k_session, k_id, k_at)
          LEFT JOIN session x ON {AT} JOIN request s ON {OF_NODE} AND s.request_id = k_id"
     );
-    let observed = needed.visible.difference(&needed.scopes);
     [
-        Columns::together(vec![
-            record,
-            Columns::new(lock_sessions).addresses(needed.sessions.iter()),
-        ]),
-        Columns::new(format!("{READ_SCOPES} {LOCKED_SCOPES}")).scopes(needed.scopes.iter()),
-        Columns::new(READ_SCOPES).scopes(observed),
         Columns::new(keys)
             .addresses(needed.keys.iter().map(|(place, _)| place))
             .texts(needed.keys.iter().map(|(_, name)| *name)),
@@ -111,7 +115,6 @@ fn statements<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 
         Columns::new(requests)
             .addresses(needed.requests.iter().map(|(place, _)| place))
             .texts(needed.requests.iter().map(|(_, id)| *id)),
-        // Not before that of any commit whose changes are seen.
         Columns::new(clock::DATABASE_TIME),
     ]
 }
@@ -174,7 +177,7 @@ async fn read(
     needed: &Needed<'_>,
     record: Columns<'_>,
 ) -> Result<Vec<Vec<Row>>> {
-    let statements = statements(needed, record);
+    let statements: Vec<_> = locks(needed, record).into_iter().chain(reads(needed)).collect();
     let sent = || statements.iter().filter(|statement| !statement.is_empty());
     for statement in sent() {
         statement.prepare(connection).await?;

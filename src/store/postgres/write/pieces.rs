@@ -1,11 +1,14 @@
 //! Long work in bounded pieces: copying a session into a fork, and removing the rows of a session that is gone.
 
-use super::super::{
-    columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
-    schema::PURGED,
+use super::{
+    super::{
+        columns::Columns, connect::connection::Connection, node::Node, prelude::*, schema::PURGED,
+    },
+    changed::Changed,
+    stored::Stored,
 };
 use crate::{
-    commit::ScopeKey,
+    commit::{ChangeSet, CopiedEvents, FORK_LEASE_SECS, ScopeKey},
     store::rows::{EVENT_BYTES, EVENT_COLUMNS},
 };
 
@@ -16,55 +19,58 @@ const PURGED_BYTES: u64 = 1 << 20;
 /// The rows of a node.
 const OF_NODE: &str = "app_name = $1 AND user_id = $2 AND incarnation = $3";
 
-/// The rows of an application or a user in a table without sessions.
+/// Those of an application or a user, in a table without an incarnation.
 const OF_LOG: &str = "app_name = $1 AND user_id = $2 AND $3::bigint = 0";
 
 /// Bytes of a snapshot, which need not be read for that.
 const SNAPSHOT_BYTES: &str = "pg_column_size(key_names) + pg_column_size(key_values)";
 
-/// Rows of a node that is gone.
-struct Rows {
-    table: &'static str,
-    /// The rest of its key.
-    key: &'static str,
-    condition: &'static str,
-    bytes: &'static str,
-}
+/// A table with rows of a node that is gone: its name, the rest of its key, which rows, and their bytes.
+type Rows = (&'static str, &'static str, &'static str, &'static str);
 
 /// Of a session.
 const OF_SESSION: [Rows; 5] = [
-    Rows { table: "event", key: "sequence", condition: OF_NODE, bytes: EVENT_BYTES },
-    Rows { table: "marker", key: "sequence", condition: OF_NODE, bytes: "0" },
-    Rows { table: "snapshot", key: "version", condition: OF_NODE, bytes: SNAPSHOT_BYTES },
-    Rows { table: "state", key: "name", condition: OF_NODE, bytes: "0" },
-    Rows { table: "request", key: "request_id", condition: OF_NODE, bytes: "0" },
+    ("event", "sequence", "incarnation = $3", EVENT_BYTES),
+    ("marker", "sequence", "incarnation = $3", "0"),
+    ("snapshot", "version", "incarnation = $3", SNAPSHOT_BYTES),
+    ("state", "name", "incarnation = $3", "0"),
+    ("request", "request_id", "incarnation = $3", "0"),
 ];
 
-/// Of an application or a user. Snapshots come first: a log without its beginning is read only behind one.
+/// Of an application or a user, up to a version. Snapshots come first: a log without its beginning is read only behind one.
 const OF_SCOPE: [Rows; 3] = [
-    Rows {
-        table: "snapshot",
-        key: "version",
-        condition: "app_name = $1 AND user_id = $2 AND incarnation = $3 AND version <= $4",
-        bytes: SNAPSHOT_BYTES,
-    },
-    Rows {
-        table: "scope_log",
-        key: "version",
-        condition: "app_name = $1 AND user_id = $2 AND $3::bigint = 0 AND version <= $4",
-        bytes: "0",
-    },
-    Rows {
-        table: "state",
-        key: "name",
-        condition: "app_name = $1 AND user_id = $2 AND incarnation = $3 AND value IS NULL
-            AND version <= $4",
-        bytes: "0",
-    },
+    ("snapshot", "version", "version <= $4 AND incarnation = $3", SNAPSHOT_BYTES),
+    ("scope_log", "version", "version <= $4 AND $3::bigint = 0", "0"),
+    ("state", "name", "version <= $4 AND incarnation = $3 AND value IS NULL", "0"),
 ];
+
+/// Writes the pieces of a change set.
+pub(super) async fn apply(
+    connection: &Connection,
+    changes: &ChangeSet,
+    changed: &Changed<'_>,
+    stored: &Stored,
+    now: Time,
+) -> Result<()> {
+    let lease_secs = now.secs().saturating_add(FORK_LEASE_SECS);
+    for CopiedEvents { from, to, after, up_to } in &changes.copied {
+        let from = changed.session(*from)?;
+        let to = Node { incarnation: *to, ..from.clone() };
+        copy(connection, from, &to, (*after, *up_to), lease_secs).await?;
+    }
+    match (changes.purged, &stored.tombstone, &stored.ended) {
+        (Some(_), Some(session), _) => purge(connection, session).await?,
+        (Some(_), None, Some((scope, through))) => purge_scope(connection, scope, *through).await?,
+        _ => {}
+    }
+    for user in &changes.unnamed {
+        remove_name(connection, user).await?;
+    }
+    Ok(())
+}
 
 /// Copies the events in `(after, up_to]` of a session into a fork, with what belongs to them, and renews the fork's lease.
-pub(super) async fn copy(
+async fn copy(
     connection: &Connection,
     from: &Node,
     to: &Node,
@@ -99,7 +105,7 @@ async fn set_lease(connection: &Connection, fork: &Node, lease_secs: i64) -> Res
 }
 
 /// Removes some rows of a session that is gone, and its tombstone when nothing else is left.
-pub(super) async fn purge(connection: &Connection, session: &Node) -> Result<()> {
+async fn purge(connection: &Connection, session: &Node) -> Result<()> {
     // A fork cannot go on without these rows.
     set_lease(connection, session, PURGED).await?;
     for rows in &OF_SESSION {
@@ -112,11 +118,7 @@ pub(super) async fn purge(connection: &Connection, session: &Node) -> Result<()>
 }
 
 /// Removes some rows of an application or a user that was removed at a version, and then what names it here.
-pub(super) async fn purge_scope(
-    connection: &Connection,
-    scope: &Node,
-    through: Version,
-) -> Result<()> {
+async fn purge_scope(connection: &Connection, scope: &Node, through: Version) -> Result<()> {
     for rows in &OF_SCOPE {
         if purge_rows(connection, scope, Some(through), rows).await? {
             return Ok(());
@@ -131,13 +133,14 @@ async fn purge_rows(
     connection: &Connection,
     node: &Node,
     through: Option<Version>,
-    Rows { table, key, condition, bytes }: &Rows,
+    (table, key, condition, bytes): &Rows,
 ) -> Result<bool> {
     let sql = format!(
-        "DELETE FROM {table} WHERE {condition} AND {key} <= (
+        "DELETE FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition} AND {key} <= (
              SELECT max({key}) FROM (
                  SELECT {key}, sum({bytes}) OVER (ORDER BY {key}) - ({bytes}) AS bytes_before
-                 FROM (SELECT * FROM {table} WHERE {condition} ORDER BY {key} LIMIT {PURGED_ROWS}) t
+                 FROM (SELECT * FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
+                       ORDER BY {key} LIMIT {PURGED_ROWS}) t
              ) piece WHERE bytes_before < {PURGED_BYTES})
          RETURNING 1"
     );
@@ -149,7 +152,7 @@ async fn purge_rows(
 }
 
 /// Removes the name of a user from some of the changes of its application, and some of the scope's requests.
-pub(super) async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
+async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
     let Some(node) = Node::wide(scope) else { return Ok(()) };
     let update = format!(
         "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,

@@ -6,16 +6,19 @@ use super::{
     super::{
         columns::Columns,
         connect::connection::Connection,
-        log::{PIECE_BYTES, PIECE_ROWS, first_of, rows},
+        log::rows,
         node::Node,
         prelude::*,
-        row::{address, number, time},
+        read::pool::Reader,
+        row::{address, number},
         schema::WIDE,
-        snapshot,
     },
     stored::{Removed, Stored, scope_key},
 };
-use crate::commit::{Address, Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS};
+use crate::{
+    commit::{Address, Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS},
+    read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past},
+};
 
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
@@ -32,7 +35,7 @@ pub(super) struct Swept {
 /// Looks for what may have expired by `about`, or be empty, and removes the rows of connections that write no longer.
 pub(super) async fn look_up_swept(connection: &Connection, about: Time) -> Result<Swept> {
     let limit = SWEPT_SESSIONS as u64;
-    let sql = "SELECT app_name, user_id, session_id FROM session_expiry
+    let sql = "SELECT app_name, user_id, session_id FROM session
         WHERE (expire_secs, expire_nanos) <= ($1, $2)
         ORDER BY expire_secs, expire_nanos LIMIT $3";
     let expired = Columns::new(sql).time(about).number(limit).all(connection).await?;
@@ -131,28 +134,18 @@ async fn read_past(
     node: &Node,
     at: Sequence,
 ) -> Result<(PastState, Removed)> {
-    let times = event_times(connection, node, at).await?;
-    let (mut past, mut removed) = (PastState { state: BTreeMap::new(), times }, Vec::new());
-    for (name, (value, version)) in snapshot::past(connection, node, at).await? {
+    let reader = Reader::new(connection);
+    let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
+    let head = event_heads(&reader, node, wanted).await?;
+    let times = head.first().map(|head| (head.event_time, head.commit_time));
+    let (mut own, mut removed) = (PastState { state: BTreeMap::new(), times }, Vec::new());
+    for (name, (value, version)) in past(&reader, node, 0, at).await? {
         match value {
-            Some(value) => drop(past.state.insert(name, (value, version))),
+            Some(value) => drop(own.state.insert(name, (value, version))),
             None => removed.push((name, version)),
         }
     }
-    Ok((past, removed))
-}
-
-/// Event time and commit time of an event; `None` for sequence 0.
-async fn event_times(
-    connection: &Connection,
-    node: &Node,
-    at: Sequence,
-) -> Result<Option<(Time, Time)>> {
-    let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
-    let columns = "sequence, event_secs, event_nanos, commit_secs, commit_nanos";
-    let found = rows(connection, node, columns, wanted, None).await?;
-    let times = found.first().map(|row| Ok::<_, Fault>((time(row, 1)?, time(row, 3)?)));
-    times.transpose()
+    Ok((own, removed))
 }
 
 /// What was looked up and is locked by now: the sessions that have expired, and whether the others are empty. Besides, a tombstone that

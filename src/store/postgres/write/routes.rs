@@ -13,10 +13,7 @@ use std::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::prelude::*;
-use crate::{
-    commit::{Address, Mode, Request, needs},
-    store::group::Submission,
-};
+use crate::commit::{Address, Mode, Request, needs};
 
 /// The lanes of what has requests in flight: a user, an id that addresses name, or a bare id. By the hash of its name: whatever else
 /// has the same hash shares its lane.
@@ -45,35 +42,30 @@ impl Routes {
     /// The lane of a request, in which what it names is kept.
     pub(super) fn route(self: &Arc<Self>, request: &Request) -> (usize, Route) {
         let needs = needs(request);
-        let user = |app: &AppName, user: &UserId| hash(&["user", app.as_str(), user.as_str()]);
         let id = |id: &SessionId| hash(&["id", id.as_str()]);
         let bare = |id: &SessionId| hash(&["bare", id.as_str()]);
-        // Other users may have sessions of the same id: an address follows only what may mean them all.
-        let (names, follows) = match needs.address {
+        let user = |app: &AppName, user: &UserId| hash(&["user", app.as_str(), user.as_str()]);
+        let is_of_user = needs.mode(ScopeKind::Application) == Mode::Observe;
+        let spread = |app: &AppName, user: Option<u64>| {
+            user.filter(|_| is_of_user).unwrap_or_else(|| hash(&["app", app.as_str()]))
+        };
+        // What is kept, what is followed, and what decides if nothing is in flight. Other users may have sessions of the same id: an
+        // address follows only what may mean them all.
+        let (names, follows, free) = match needs.address {
             // A sweep.
-            None => (vec![], vec![]),
+            None => (vec![], vec![], 0),
             Some(Address::Bare(session, _)) => {
-                (vec![bare(session)], vec![bare(session), id(session)])
+                (vec![bare(session)], vec![bare(session), id(session)], bare(session))
             }
             Some(Address::Wide(scope)) => {
                 let user = scope.user_id().map(|it| user(scope.app_name(), it));
-                (Vec::from_iter(user), Vec::from_iter(user))
+                (Vec::from_iter(user), Vec::from_iter(user), spread(scope.app_name(), user))
             }
             Some(Address::Session(key)) => {
-                let user = user(&key.app_name, &key.user_id);
-                (vec![user, id(&key.session_id)], vec![user, bare(&key.session_id)])
+                let (app, session) = (&key.app_name, &key.session_id);
+                let user = user(app, &key.user_id);
+                (vec![user, id(session)], vec![user, bare(session)], spread(app, Some(user)))
             }
-        };
-        let app = match needs.address {
-            Some(Address::Wide(scope)) => Some(scope.app_name()),
-            Some(Address::Session(key)) => Some(&key.app_name),
-            Some(Address::Bare(..)) | None => None,
-        };
-        let is_of_user = needs.mode(ScopeKind::Application) == Mode::Observe;
-        let free = match (app, names.first()) {
-            (_, Some(name)) if app.is_none() || is_of_user => *name,
-            (Some(app), _) => hash(&["app", app.as_str()]),
-            (None, _) => 0,
         };
         let mut held = self.lock();
         let in_lane = follows.iter().find_map(|name| held.get(name));
@@ -96,14 +88,6 @@ impl Routes {
 fn hash(names: &[&str]) -> u64 {
     // No name has a NUL.
     xxh3_64(names.join("\0").as_bytes())
-}
-
-impl Route {
-    /// The routes of the requests of a group that are left, among those of all its requests.
-    pub(super) fn renew(of_group: &[Self], left: &[Submission]) -> Vec<Self> {
-        let Some(Self { routes, .. }) = of_group.first() else { return Vec::new() };
-        left.iter().map(|submission| routes.route(&submission.request).1).collect()
-    }
 }
 
 impl Drop for Route {

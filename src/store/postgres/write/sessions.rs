@@ -1,4 +1,4 @@
-//! The rows of sessions, with the three look-up tables beside them.
+//! The rows of sessions, with the table beside them that lists them.
 
 use super::{
     super::{
@@ -23,21 +23,7 @@ USING unnest($1, $2, $3, $4) AS k (app_name, user_id, session_id, secs)
 WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
 
-const DELETE_NAMES: &str = "
-DELETE FROM session_name n USING unnest($1, $2, $3) AS k (app_name, user_id, session_id)
-WHERE n.session_id = k.session_id AND n.app_name = k.app_name AND n.user_id = k.user_id";
-
-const DELETE_EXPIRY: &str = "
-DELETE FROM session_expiry e
-USING unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, nanos)
-WHERE e.expire_secs = k.secs AND e.expire_nanos = k.nanos
-    AND e.app_name = k.app_name AND e.user_id = k.user_id AND e.session_id = k.session_id";
-
 const LIST: &str = "session_list (app_name, user_id, session_id, last_event_secs)";
-
-const NAMES: &str = "session_name (app_name, user_id, session_id)";
-
-const EXPIRY: &str = "session_expiry (app_name, user_id, session_id, expire_secs, expire_nanos)";
 
 const UPDATE_LIST: &str = "
 UPDATE session_list l SET last_event_secs = k.new_secs
@@ -74,27 +60,15 @@ pub(super) fn delete<'a>(removed: &[SessionInfo], stored: &'a Stored) -> Vec<Col
     let infos = infos.iter().copied();
     let keys = infos.clone().map(|info| &info.key);
     let sessions = Columns::new(DELETE_SESSIONS).addresses(keys.clone());
-    let listed = Columns::new(DELETE_LIST).addresses(keys.clone());
+    let listed = Columns::new(DELETE_LIST).addresses(keys);
     vec![
         sessions.numbers(infos.clone().map(|info| info.incarnation.0)),
-        listed.signed(infos.clone().map(|info| info.last_event_time.secs())),
-        Columns::new(DELETE_NAMES).addresses(keys),
-        expiry(Columns::new(DELETE_EXPIRY), infos),
+        listed.signed(infos.map(|info| info.last_event_time.secs())),
     ]
 }
 
-/// Rows of `session_expiry`, of the sessions that expire.
-fn expiry<'a>(
-    statement: Columns<'a>,
-    infos: impl Iterator<Item = &'a SessionInfo> + Clone,
-) -> Columns<'a> {
-    let expiring = infos.filter(|info| info.expire_time.is_some());
-    let times = expiring.clone().map(|info| info.expire_time);
-    statement.addresses(expiring.map(|info| &info.key)).optional_times(times)
-}
-
 /// Inserts new sessions.
-pub(super) fn insert<'a>(rows: &[&'a SessionRow], changed: &Changed<'_>) -> [Columns<'a>; 4] {
+pub(super) fn insert<'a>(rows: &[&'a SessionRow], changed: &Changed<'_>) -> [Columns<'a>; 2] {
     let infos = rows.iter().map(|row| &row.info);
     let keys = infos.clone().map(|info| &info.key);
     let snapshots = infos.clone().map(|info| changed.snapshots_of(info.incarnation));
@@ -116,22 +90,8 @@ pub(super) fn insert<'a>(rows: &[&'a SessionRow], changed: &Changed<'_>) -> [Col
         .texts(infos.clone().map(|info| labels_text(&info.labels)))
         .texts(origins.clone().map(|origin| origin.map(|it| &it.key.session_id)))
         .signed(origins.map(|origin| origin.map(|it| it.sequence.cast_signed())));
-    let listed = infos.clone().map(|info| info.last_event_time.secs());
-    [
-        sessions,
-        Columns::insert(LIST, "").addresses(keys.clone()).signed(listed),
-        Columns::insert(NAMES, "").addresses(keys),
-        expiry(Columns::insert(EXPIRY, ""), infos),
-    ]
-}
-
-/// The rows of sessions before a change, each with what it becomes.
-fn before<'a>(
-    rows: &[&'a SessionRow],
-    stored: &'a Stored,
-) -> impl Iterator<Item = (&'a SessionInfo, &'a SessionInfo)> + Clone {
-    let infos = rows.iter().map(|row| &row.info);
-    infos.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.info, info)))
+    let listed = infos.map(|info| info.last_event_time.secs());
+    [sessions, Columns::insert(LIST, "").addresses(keys).signed(listed)]
 }
 
 /// Changes what events change of sessions that are there.
@@ -151,7 +111,10 @@ pub(super) fn update<'a>(
         .times(infos.clone().map(|info| info.last_event_time))
         .times(infos.map(|info| info.update_time));
     let listed = |info: &SessionInfo| info.last_event_time.secs();
-    let moved = before(rows, stored).filter(|(before, info)| listed(before) != listed(info));
+    let moved = rows.iter().map(|row| &row.info);
+    let moved =
+        moved.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.info, info)));
+    let moved = moved.filter(|(before, info)| listed(before) != listed(info));
     let list = Columns::new(UPDATE_LIST)
         .addresses(moved.clone().map(|(_, info)| &info.key))
         .signed(moved.clone().map(|(before, _)| listed(before)))
@@ -160,18 +123,11 @@ pub(super) fn update<'a>(
 }
 
 /// Changes the rest of sessions that are there.
-pub(super) fn update_metadata<'a>(rows: &[&'a SessionRow], stored: &'a Stored) -> [Columns<'a>; 3] {
+pub(super) fn update_metadata<'a>(rows: &[&'a SessionRow]) -> Columns<'a> {
     let metadata = rows.iter().filter(|row| row.metadata).map(|row| &row.info);
-    let update = Columns::new(UPDATE_METADATA)
+    Columns::new(UPDATE_METADATA)
         .addresses(metadata.clone().map(|info| &info.key))
         .optional_times(metadata.clone().map(|info| info.expire_time))
         .texts(metadata.clone().map(|info| &info.display_name))
-        .texts(metadata.map(|info| labels_text(&info.labels)));
-    let moved =
-        before(rows, stored).filter(|(before, info)| before.expire_time != info.expire_time);
-    [
-        update,
-        expiry(Columns::new(DELETE_EXPIRY), moved.clone().map(|(before, _)| before)),
-        expiry(Columns::insert(EXPIRY, ""), moved.map(|(_, info)| info)),
-    ]
+        .texts(metadata.map(|info| labels_text(&info.labels)))
 }

@@ -16,7 +16,6 @@ use super::{
         columns::{Columns, Step, pipeline, step},
         connect::connection::Connection,
         migrate::take_numbers,
-        node::Node,
         prelude::*,
         shared::Shared,
     },
@@ -27,7 +26,7 @@ use super::{
     stored::Stored,
 };
 use crate::{
-    commit::{ChangeSet, CopiedEvents, FORK_LEASE_SECS, Loaded, Needs},
+    commit::{ChangeSet, Loaded, Needs},
     store::{
         Clock as _,
         group::{Backend, Failure},
@@ -182,7 +181,7 @@ impl Writer {
         let Self { stored, loaded, .. } = self;
         let changed = Changed::of(changes, stored)?;
         let statements = apply::statements(changes, &changed, stored, loaded.now)?;
-        self.apply_pieces(connection, changes, &changed).await?;
+        pieces::apply(connection, changes, &changed, stored, loaded.now).await?;
         for statement in &statements {
             statement.prepare(connection).await?;
         }
@@ -193,34 +192,6 @@ impl Writer {
         }
         steps.push(step(connection.batch(COMMIT)));
         Ok(pipeline(steps).await.map(drop))
-    }
-
-    async fn apply_pieces(
-        &self,
-        connection: &Connection,
-        changes: &ChangeSet,
-        changed: &Changed<'_>,
-    ) -> Result<(), Failure> {
-        let lease_secs = self.loaded.now.secs().saturating_add(FORK_LEASE_SECS);
-        for CopiedEvents { from, to, after, up_to } in &changes.copied {
-            let from = changed.session(*from)?;
-            let to = Node { incarnation: *to, ..from.clone() };
-            pieces::copy(connection, from, &to, (*after, *up_to), lease_secs).await?;
-        }
-        if changes.purged.is_some()
-            && let Some(session) = &self.stored.tombstone
-        {
-            pieces::purge(connection, session).await?;
-        }
-        if changes.purged.is_some()
-            && let Some((node, through)) = &self.stored.ended
-        {
-            pieces::purge_scope(connection, node, *through).await?;
-        }
-        for user in &changes.unnamed {
-            pieces::remove_name(connection, user).await?;
-        }
-        Ok(())
     }
 
     fn abort_at(&self, point: CrashPoint, at_commit: u64) {

@@ -57,6 +57,19 @@ async fn a_write_that_meets_damage_costs_no_other_write() {
     assert_eq!(sequence(&answers[0]), Ok(1));
     assert_eq!(sequence(&answers[1]), Err(Error::damaged(Damage::Row, "any")));
     assert_eq!(sequence(&answers[2]), Ok(1), "a replay");
+    // Found when the change is applied.
+    let mended = "UPDATE session SET labels = NULL WHERE session_id = 's'";
+    let broken = "UPDATE session SET unindexed = '{' WHERE session_id = 's'";
+    for sql in [mended, broken] {
+        assert_eq!(direct.connection.execute(sql, ()).unwrap(), 1);
+    }
+    let mut writer = direct.writer();
+    let deletion = Request::Delete(address("s").into());
+    let append = |id| Request::Append(one("t", id, &[("k", "3")]));
+    let answers = execute(&mut writer, vec![append("3"), deletion, append("4")]).0;
+    assert_eq!(sequence(&answers[0]), Ok(2));
+    assert_eq!(answers[1].clone().err(), Some(Error::damaged(Damage::Row, "any")));
+    assert_eq!(sequence(&answers[2]), Ok(3));
 }
 
 #[tokio::test]

@@ -3,9 +3,10 @@
 use super::*;
 
 /// Tables in which a session has rows, with the column of its number.
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 8] = [
     ("session", "id"),
     ("event", "session"),
+    ("log_index", "node"),
     ("state", "node"),
     ("removed", "node"),
     ("snapshot", "node"),
@@ -52,7 +53,7 @@ async fn a_long_session_goes_in_pieces_and_leaves_nothing() {
     let fixture = Fixture::new().await;
     fill(&fixture, "s").await;
     let tables: Vec<_> = rows_left(&fixture.tables()).iter().map(|(table, _)| *table).collect();
-    assert_eq!(tables, TABLES[..6].iter().map(|(table, _)| *table).collect::<Vec<_>>());
+    assert_eq!(tables, TABLES[..7].iter().map(|(table, _)| *table).collect::<Vec<_>>());
     assert!(fixture.delete("s").await);
     // The address is free at once.
     fixture.create("u", "s").await;
@@ -105,6 +106,38 @@ async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
     assert!(matches!(answers[1], Ok(Answer::Deleted(Some(_)))));
     sweep(&mut writer);
     assert_eq!(rows_left(&direct.connection), []);
+}
+
+#[tokio::test]
+async fn a_sweep_spares_the_rows_of_others_that_a_damaged_run_names() {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "r").await;
+    fixture.create("u", "s").await;
+    fixture.append("r", "1", &[]).await;
+    let events = (0..40).map(|at| event(&at.to_string(), &[]));
+    fixture.store().append(&call(), batch("s", events)).await.unwrap();
+    let of_r = "SELECT json_group_array(id) FROM event WHERE event_id = '1' AND sequence = 1";
+    let damage = format!("UPDATE log_index SET rows = ({of_r})");
+    assert_eq!(fixture.tables().execute(&damage, ()).unwrap(), 1);
+    assert!(fixture.delete("s").await);
+    fixture.sweep().await;
+    assert_eq!(fixture.events("r").await.events.len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_read_does_not_stop_the_sweep() {
+    let fixture = Fixture::new().await;
+    for session in ["r", "s"] {
+        fixture.create("u", session).await;
+        let events = (0..40).map(|at| event(&at.to_string(), &[]));
+        fixture.store().append(&call(), batch(session, events)).await.unwrap();
+    }
+    let damage = "UPDATE log_index SET rows = '[' WHERE version = 32 AND node =
+        (SELECT id FROM session WHERE session_id = 'r')";
+    assert_eq!(fixture.tables().execute(damage, ()).unwrap(), 1);
+    assert!(fixture.delete("r").await && fixture.delete("s").await);
+    fixture.sweep().await;
+    assert_eq!(rows_left(&fixture.tables()), [("event", 32)]);
 }
 
 #[tokio::test]

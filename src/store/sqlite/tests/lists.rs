@@ -109,7 +109,7 @@ fn copies_of_first(base: usize, copies: usize) -> String {
         "CREATE TEMP TABLE copied AS SELECT * FROM session WHERE session_id = 'first';
          WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
          INSERT INTO session SELECT {base} + n, app_scope, user_scope, user_id, 's' || n, last_sequence,
-             state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos,
+             state_bytes, unindexed, last_event_secs, last_event_nanos, update_secs, update_nanos,
              create_secs, create_nanos, expire_secs, expire_nanos, created_app_version,
              created_user_version, display_name, labels, fork_session, fork_sequence, listed_secs,
              listed_nanos FROM copied, n;
@@ -129,7 +129,7 @@ async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
     let copies = 3 * STEP_ROWS;
     let copy = format!(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
-         INSERT INTO scope SELECT 1000 + n, app, 'a' || n, 0, 1, 0 FROM scope, n WHERE user = '';
+         INSERT INTO scope SELECT 1000 + n, app, 'a' || n, 0, 1, 0, '[]' FROM scope, n WHERE user = '';
          {}",
         copies_of_first(100_000, copies)
     );

@@ -92,6 +92,7 @@ async fn addresses_without_a_session_count() {
     assert!(sessions == 0 && addresses < 1200, "{addresses}");
 }
 
+/// They count with the unindexed rows of their logs, which are looked at when a session ends.
 #[tokio::test]
 async fn addresses_of_swept_sessions_count() {
     let (fixture, direct) = filled().await;

@@ -1,6 +1,7 @@
 //! What `verify` finds in a file.
 
 use super::{
+    super::super::rows::EVENT_COLUMNS,
     verify::{Check, Finding, Observer, Part, Progress, Summary, verify},
     *,
 };
@@ -103,12 +104,18 @@ async fn verify_finds_every_kind_of_damage_and_where_it_is() {
     let s = "(SELECT id FROM session WHERE session_id = 's')";
     let (app, user) =
         ("(SELECT id FROM scope WHERE user = '')", "(SELECT id FROM scope WHERE user = 'u')");
-    let cases: [(&str, String, Check, Option<u64>); 16] = [
+    let cases: [(&str, String, Check, Option<u64>); 18] = [
         (
             "a missing event",
             format!("DELETE FROM event WHERE session = {s} AND sequence = 500"),
             Check::Sequence,
             Some(500),
+        ),
+        (
+            "events that the index of logs lacks",
+            format!("DELETE FROM log_index WHERE node = {s} AND version = 512"),
+            Check::Sequence,
+            Some(481),
         ),
         (
             "missing last events",
@@ -172,6 +179,12 @@ async fn verify_finds_every_kind_of_damage_and_where_it_is() {
             Some(9),
         ),
         (
+            "another version in the index of logs",
+            format!("UPDATE log_index SET version = 65 WHERE node = {s} AND version = 64"),
+            Check::Index,
+            Some(65),
+        ),
+        (
             "an old place in lists",
             format!("UPDATE session SET listed_secs = 0 WHERE id = {s}"),
             Check::Index,
@@ -184,8 +197,11 @@ async fn verify_finds_every_kind_of_damage_and_where_it_is() {
             None,
         ),
         (
-            "an event of no session",
-            format!("UPDATE event SET session = 999 WHERE session = {s} AND sequence = 1"),
+            "an event of no log",
+            format!(
+                "INSERT INTO event (session, {EVENT_COLUMNS}) SELECT 999, {EVENT_COLUMNS}
+                 FROM event WHERE session = {s} AND sequence = 1"
+            ),
             Check::Reference,
             None,
         ),
@@ -292,6 +308,7 @@ async fn verify_finds_every_text_that_is_not_what_was_written() {
         (&format!("state SET # WHERE node = {s} AND name = 'k2'"), "value", Check::State, None),
         (&format!("state SET # WHERE node = {app}"), "value", Check::State, None),
         (&format!("session SET # WHERE id = {s}"), "labels", Check::Unreadable, None),
+        (&format!("session SET # WHERE id = {s}"), "unindexed", Check::Unreadable, None),
         (
             &format!("snapshot SET # WHERE node = {s} AND version = 500"),
             "state",

@@ -16,7 +16,7 @@ pub enum Check {
     Sequence,
     /// State and snapshots are what the changes of the log add up to.
     State,
-    /// Lists know when a session was last used.
+    /// The index of a log names its rows, and lists know when a session was last used.
     Index,
     /// Bodies and values are JSON.
     Json,

@@ -23,9 +23,8 @@ pub(super) fn structure(tables: &Tables, report: &mut Report<'_>) -> Result<()> 
 }
 
 /// Tables with rows of nodes, with the column of the node, and whether an application or a user may be one.
-const OF_NODES: [(&str, &str, bool); 7] = [
-    ("event", "session", false),
-    ("scope_log", "scope", true),
+const OF_NODES: [(&str, &str, bool); 6] = [
+    ("log_index", "node", true),
     ("state", "node", true),
     ("removed", "node", true),
     ("snapshot", "node", true),
@@ -33,7 +32,7 @@ const OF_NODES: [(&str, &str, bool); 7] = [
     ("session", "id", false),
 ];
 
-/// Rows of nodes that are not there, and numbers that were not given out.
+/// Rows of nodes that are not there, rows of no log, and numbers that were not given out.
 pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     report.begin(Part::References, None);
     for (table, node, shared) in OF_NODES {
@@ -54,6 +53,14 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<()>
             report.add(Check::Reference, None, None, message);
             Ok(true)
         })?;
+    }
+    let lost = "SELECT (SELECT count(*) FROM event) + (SELECT count(*) FROM scope_log)
+        - (SELECT coalesce(sum(json_array_length(rows)), 0) FROM (
+            SELECT rows FROM log_index UNION ALL SELECT unindexed FROM session
+            UNION ALL SELECT unindexed FROM scope) WHERE json_valid(rows))";
+    if tables.value::<i64>(lost, ())?.is_some_and(|lost| lost > 0) {
+        let message = "Events or changes belong to no log.";
+        report.add(Check::Reference, None, None, message);
     }
     let scopes = "SELECT s.id FROM session s WHERE
         NOT EXISTS (SELECT 1 FROM scope WHERE id = s.app_scope AND user = '')

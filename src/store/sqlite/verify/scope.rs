@@ -131,6 +131,7 @@ impl Subject {
             let message = "A snapshot has a version that the log does not have.";
             report.add(Check::State, Some(place), Some(*version), message);
         }
+        self.check_runs(tables, report, place)?;
         // What a hole took with it cannot be folded.
         if is_whole { self.check_state(tables, report, place, past) } else { Ok(()) }
     }
@@ -173,6 +174,27 @@ impl Subject {
             let message = "The snapshot is not what the log adds up to.";
             report.add(Check::State, Some(place), Some(at), message);
         }
+        Ok(())
+    }
+
+    /// Compares the versions of the runs with the rows that they name.
+    fn check_runs(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
+        let last = match self.log.kind {
+            ScopeKind::Session => "SELECT sequence FROM event WHERE id = ?1",
+            ScopeKind::Application | ScopeKind::User => {
+                "SELECT version FROM scope_log WHERE id = ?1"
+            }
+        };
+        let runs = "SELECT version, rows FROM log_index WHERE node = ?1 ORDER BY version";
+        tables.each(runs, [self.log.node], |run| {
+            let (version, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
+            // A row that is missing is found where the log is read.
+            if tables.value(last, [rows.last()])?.is_some_and(|last: Version| last != version) {
+                let message = "The index of the log has another version.";
+                report.add(Check::Index, Some(place), Some(version), message);
+            }
+            Ok(true)
+        })?;
         Ok(())
     }
 
