@@ -4,7 +4,7 @@ use indexmap::IndexSet;
 use tonic::Code;
 
 use super::{
-    args::MAX_PAGE,
+    args::{AnyKeyArgs, MAX_PAGE},
     calls::{get_request, sessions_page, sessions_request, users_page},
     connect::{ConnectArgs, Server},
     failure::Failure,
@@ -18,19 +18,27 @@ const CLOSE_IDS: usize = 3;
 /// Similarity (Jaro-Winkler) of two ids of which one may be a slip of the other. Random UUIDs are at about 0.6.
 const CLOSE: f64 = 0.88;
 
+/// Connects to the server, and finds the session there that the arguments name.
+pub async fn connect_to(
+    connect: &ConnectArgs,
+    key: &AnyKeyArgs,
+) -> Result<(Server, v1::SessionKey), Failure> {
+    let key = key.key()?;
+    let server = Server::connect(connect).await?;
+    let key = whole_key(&server, key).await?;
+    Ok((server, key))
+}
+
 /// The whole key of a session that was named by its bare id: by the server if it takes bare ids, otherwise by lists.
-pub async fn whole_key(
-    server: &Server,
-    key: Option<v1::SessionKey>,
-) -> Result<Option<v1::SessionKey>, Failure> {
-    let bare = match key {
-        Some(key) if key.app_name.is_empty() => key,
-        key => return Ok(key),
-    };
+pub async fn whole_key(server: &Server, bare: v1::SessionKey) -> Result<v1::SessionKey, Failure> {
+    if !bare.app_name.is_empty() {
+        return Ok(bare);
+    }
     let request = v1::GetSessionRequest { without_state: true, ..get_request(&bare) };
-    let answer = server.sessions().get_session(request).await.map_err(Failure::from);
-    let refused = match answer {
-        Ok(answer) => return Ok(answer.into_inner().session.unwrap_or_default().key),
+    let refused = match server.sessions().get_session(request).await.map_err(Failure::from) {
+        Ok(answer) => {
+            return Ok(answer.into_inner().session.unwrap_or_default().key.unwrap_or_default());
+        }
         Err(failure) => failure,
     };
     if !(refused.has_reason("MISSING_FIELD") && refused.names_field("key.app_name")) {
@@ -41,7 +49,7 @@ pub async fn whole_key(
     let (is_cut, id) = (search.is_cut, &bare.session_id);
     let found: Vec<_> = search.found.into_iter().collect();
     Err(Failure::Failed(match found.as_slice() {
-        [key] if !is_cut => return Ok(Some(key.clone())),
+        [key] if !is_cut => return Ok(key.clone()),
         [] if !is_cut => format!("no session that you may list has the id `{id}`"),
         [] | [_] => format!("too many sessions to look for the id `{id}`. Pass --app and --user"),
         [one, other, ..] => format!(

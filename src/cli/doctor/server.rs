@@ -67,7 +67,11 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn check(server: &Server, service: &str) -> Result<Response<HealthCheckResponse>, Failure> {
+/// Asks the health service of gRPC about a service, or about the whole server.
+pub async fn check(
+    server: &Server,
+    service: &str,
+) -> Result<Response<HealthCheckResponse>, Failure> {
     let request = HealthCheckRequest { service: service.to_owned() };
     Ok(HealthClient::new(server.channel.clone()).check(request).await?)
 }

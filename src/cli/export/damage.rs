@@ -1,4 +1,4 @@
-//! What can still be read of a damaged store, for `export --skip-damaged`.
+//! Reads around damage, for `export --skip-damaged`.
 
 use indexmap::IndexSet;
 use tonic::{Code, Response, Status};

@@ -2,10 +2,9 @@
 
 use std::{io::Write as _, path::Path};
 
-use super::files::{Directory, finish, new_file};
 use crate::{
     cli::{
-        adk_file::{file_name, shared_file},
+        adk_file::{Directory, file_name, shared_file},
         calls::{all_pages, shared_scope, users_page},
         connect::Server,
         failure::Failure,
@@ -54,11 +53,13 @@ pub async fn export(
         if state.is_empty() {
             continue;
         }
-        let directory = &Directory::create(directory, file_mode)?;
-        let path = directory.join(file_name([&key.app_name, &key.user_id], SUFFIX));
-        let mut file = new_file(directory, &path)?;
-        file.write_all(shared_file(&key.app_name, &key.user_id, &state).as_bytes())?;
-        finish(file, &path)?;
+        let name = file_name([&key.app_name, &key.user_id], SUFFIX);
+        let directory = Directory::create(directory, file_mode.permissions());
+        let file = directory.and_then(|directory| directory.new_file(&name));
+        let mut file = file.map_err(Failure::Failed)?;
+        let text = shared_file(&key.app_name, &key.user_id, &state);
+        file.to.write_all(text.as_bytes())?;
+        let path = file.finish().map_err(Failure::Failed)?;
         files += 1;
         lines.add(&serde_json::json!({
             "file": path,
