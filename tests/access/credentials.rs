@@ -102,7 +102,7 @@ fn a_policy_needs_callers_that_are_identified() {
     setting.set_policy(&policy("token:other"));
     let file = setting.path("policy.toml").display().to_string();
     let refused = Server::run(serve_on("memory:").args(["--policy", &file])).err().unwrap();
-    assert!(refused.log.contains("nothing says who they are"), "{}", refused.log);
+    assert!(refused.log.contains("requires an identity source"), "{}", refused.log);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

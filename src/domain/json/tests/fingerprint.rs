@@ -60,6 +60,7 @@ fn the_form_of_a_number_does_not_count() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "most of it is a list")]
 fn different_values_differ() {
     let values = [
         "null",
