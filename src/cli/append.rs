@@ -15,10 +15,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{
     adk_file::lookup::member,
     args::{AnyKeyArgs, JSON_FORM},
-    connect::Server,
+    connect::{ConnectArgs, Server},
     delta::PreconditionArgs,
     failure::{Failure, tell, warn_of_dropped},
-    find::whole_key,
+    find::{connect_to, whole_key},
     message::{AsJson, from_json},
     output::{self, Format},
     parse,
@@ -76,7 +76,7 @@ pub struct StreamArgs {
     file: PathBuf,
 }
 
-pub async fn batch(server: &Server, args: BatchArgs, format: Format) -> Result<(), Failure> {
+pub async fn batch(connect: &ConnectArgs, args: BatchArgs) -> Result<(), Failure> {
     let text = parse::file_or_input(&args.file)
         .map_err(|error| Failure::Failed(format!("cannot read {}: {error}", name(&args.file))))?;
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
@@ -90,8 +90,9 @@ pub async fn batch(server: &Server, args: BatchArgs, format: Format) -> Result<(
             events.len()
         )));
     }
+    let (server, key) = connect_to(connect, &args.key).await?;
     let request = v1::AppendEventsRequest {
-        key: whole_key(server, Some(args.key.key()?)).await?,
+        key: Some(key),
         events,
         precondition: args.precondition.precondition(),
         return_state: args.return_state,
@@ -100,14 +101,14 @@ pub async fn batch(server: &Server, args: BatchArgs, format: Format) -> Result<(
     };
     let appended = server.events().append_events(request).await?;
     warn_of_dropped(&appended.get_ref().dropped_temp_keys);
-    output::print_answer(format, appended)
+    output::print_answer(connect.format(), appended)
 }
 
 /// Sends the lines while the answers arrive. A line that cannot be read ends the input, after those before it.
 pub async fn stream(server: &Server, mut args: StreamArgs, format: Format) -> Result<(), Failure> {
     if let (true, Some(session_id)) = (args.app.is_empty(), args.session.clone()) {
         let bare = v1::SessionKey { session_id, ..Default::default() };
-        let key = whole_key(server, Some(bare)).await?.unwrap_or_default();
+        let key = whole_key(server, bare).await?;
         (args.app, args.user) = (key.app_name, key.user_id);
     }
     let (sender, receiver) = mpsc::channel(QUEUED);

@@ -59,6 +59,40 @@ pub async fn all_pages<T>(
     Ok(items)
 }
 
+/// A page of the users that have a session or state.
+pub async fn users_page(
+    server: &Server,
+    app_name: &str,
+    page_token: String,
+) -> Result<(Vec<String>, String), Failure> {
+    let app_name = app_name.to_owned();
+    let request = v1::ListUsersRequest { app_name, page_size: MAX_PAGE, page_token };
+    let page = retry(async || server.admin().list_users(request.clone()).await).await?;
+    Ok((page.users.into_iter().map(|user| user.user_id).collect(), page.next_page_token))
+}
+
+/// Asks for the sessions of an application or, if it is not empty, of one user; the newest first.
+pub fn sessions_request(app_name: &str, user_id: &str) -> v1::ListSessionsRequest {
+    v1::ListSessionsRequest {
+        app_name: app_name.to_owned(),
+        user_id: user_id.to_owned(),
+        order: v1::SessionOrder::LastEventTimeDesc.into(),
+        page_size: MAX_PAGE,
+        json_form: JSON_FORM,
+        ..Default::default()
+    }
+}
+
+/// A page of session keys.
+pub async fn sessions_page(
+    server: &Server,
+    request: v1::ListSessionsRequest,
+) -> Result<(Vec<v1::SessionKey>, String), Status> {
+    let page = server.sessions().list_sessions(request).await?.into_inner();
+    let keys = page.sessions.into_iter().filter_map(|session| session.key);
+    Ok((keys.collect(), page.next_page_token))
+}
+
 /// The user of a session key, or its application if it names no user.
 pub fn shared_scope(key: &v1::SessionKey) -> v1::Scope {
     let (app_name, user_id) = (key.app_name.clone(), key.user_id.clone());

@@ -12,7 +12,7 @@ use super::{
     connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::{Failure, warn_of_dropped},
-    find::whole_key,
+    find::connect_to,
     message::AsJson,
     output::{
         self,
@@ -143,26 +143,24 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
     let format = connect.format();
     match action {
         Action::Append(args) => {
+            let key = args.key.clone();
             let mut request = append_request(*args)?;
-            let server = Server::connect(&connect).await?;
-            request.key = whole_key(&server, request.key).await?;
+            let (server, key) = connect_to(&connect, &key).await?;
+            request.key = Some(key);
             let appended = server.events().append_event(request).await?;
             warn_of_dropped(&appended.get_ref().dropped_temp_keys);
             output::print_answer(format, appended)
         }
-        Action::AppendBatch(args) => {
-            append::batch(&Server::connect(&connect).await?, args, format).await
-        }
+        Action::AppendBatch(args) => append::batch(&connect, args).await,
         Action::AppendStream(args) => {
             // The stream lasts as long as its input.
             let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
             append::stream(&Server::connect(&connect).await?, args, format).await
         }
         Action::List { key, selection, descending, author, invocation, pages } => {
-            let key = key.key()?;
-            let server = Server::connect(&connect).await?;
+            let (server, key) = connect_to(&connect, &key).await?;
             let request = ListEventsRequest {
-                key: whole_key(&server, Some(key)).await?,
+                key: Some(key),
                 selection: Some(selection.selection()),
                 descending,
                 author,
@@ -209,12 +207,12 @@ fn append_request(mut args: AppendArgs) -> Result<AppendEventRequest, Failure> {
         return Err(Failure::Usage(text.to_owned()));
     }
     Ok(AppendEventRequest {
-        key: Some(args.key.key()?),
         event: Some(event),
         precondition: args.precondition.precondition(),
         return_state: args.return_state,
         json_form: JSON_FORM,
         include_versions: args.versions,
+        ..Default::default()
     })
 }
 
@@ -259,7 +257,6 @@ mod tests {
         ]);
         let request = append_request(line.unwrap().args).unwrap();
         let event = request.event.unwrap();
-        assert_eq!(request.key.unwrap().session_id, "s");
         assert_eq!(event.body_form, Some(BodyForm::BodyJson("{\"n\": 1.0}".to_owned())));
         assert_eq!((event.author.as_str(), event.branch.as_str()), ("me", "b"));
         assert_eq!((event.invocation_id.as_str(), event.event_id.as_str()), ("i", "e"));

@@ -1,10 +1,11 @@
 //! Finds sessions among those that the caller may list: by a bare id that the server does not look up, and by an id that is nearly right.
 
+use indexmap::IndexSet;
 use tonic::Code;
 
 use super::{
-    args::{JSON_FORM, MAX_PAGE},
-    calls::get_request,
+    args::{AnyKeyArgs, MAX_PAGE},
+    calls::{get_request, sessions_page, sessions_request, users_page},
     connect::{ConnectArgs, Server},
     failure::Failure,
 };
@@ -17,19 +18,27 @@ const CLOSE_IDS: usize = 3;
 /// Similarity (Jaro-Winkler) of two ids of which one may be a slip of the other. Random UUIDs are at about 0.6.
 const CLOSE: f64 = 0.88;
 
+/// Connects to the server, and finds the session there that the arguments name.
+pub async fn connect_to(
+    connect: &ConnectArgs,
+    key: &AnyKeyArgs,
+) -> Result<(Server, v1::SessionKey), Failure> {
+    let key = key.key()?;
+    let server = Server::connect(connect).await?;
+    let key = whole_key(&server, key).await?;
+    Ok((server, key))
+}
+
 /// The whole key of a session that was named by its bare id: by the server if it takes bare ids, otherwise by lists.
-pub async fn whole_key(
-    server: &Server,
-    key: Option<v1::SessionKey>,
-) -> Result<Option<v1::SessionKey>, Failure> {
-    let bare = match key {
-        Some(key) if key.app_name.is_empty() => key,
-        key => return Ok(key),
-    };
+pub async fn whole_key(server: &Server, bare: v1::SessionKey) -> Result<v1::SessionKey, Failure> {
+    if !bare.app_name.is_empty() {
+        return Ok(bare);
+    }
     let request = v1::GetSessionRequest { without_state: true, ..get_request(&bare) };
-    let answer = server.sessions().get_session(request).await.map_err(Failure::from);
-    let refused = match answer {
-        Ok(answer) => return Ok(answer.into_inner().session.unwrap_or_default().key),
+    let refused = match server.sessions().get_session(request).await.map_err(Failure::from) {
+        Ok(answer) => {
+            return Ok(answer.into_inner().session.unwrap_or_default().key.unwrap_or_default());
+        }
         Err(failure) => failure,
     };
     if !(refused.has_reason("MISSING_FIELD") && refused.names_field("key.app_name")) {
@@ -37,24 +46,18 @@ pub async fn whole_key(
     }
     let mut search = Search::new(server, |key| key.session_id == bare.session_id);
     search.everywhere().await?;
-    let (found, complete) = (search.found, !search.is_cut);
-    match found.as_slice() {
-        [key] if complete => Ok(Some(key.clone())),
-        [] if complete => Err(Failure::Failed(format!(
-            "no session that you may list has the id `{}`",
-            bare.session_id
-        ))),
-        [] | [_] => Err(Failure::Failed(format!(
-            "too many sessions to look for the id `{}`. Pass --app and --user",
-            bare.session_id
-        ))),
-        [one, other, ..] => Err(Failure::Failed(format!(
-            "several sessions have the id `{}`, such as {} and {}. Pass --app and --user",
-            bare.session_id,
+    let (is_cut, id) = (search.is_cut, &bare.session_id);
+    let found: Vec<_> = search.found.into_iter().collect();
+    Err(Failure::Failed(match found.as_slice() {
+        [key] if !is_cut => return Ok(key.clone()),
+        [] if !is_cut => format!("no session that you may list has the id `{id}`"),
+        [] | [_] => format!("too many sessions to look for the id `{id}`. Pass --app and --user"),
+        [one, other, ..] => format!(
+            "several sessions have the id `{id}`, such as {} and {}. Pass --app and --user",
             address(one),
             address(other)
-        ))),
-    }
+        ),
+    }))
 }
 
 /// The failure with close ids, if it is that of a session that does not exist.
@@ -101,26 +104,44 @@ struct Search<'a, F> {
     pages: usize,
     /// There was more than these pages.
     is_cut: bool,
-    found: Vec<v1::SessionKey>,
+    found: IndexSet<v1::SessionKey>,
 }
 
 impl<'a, F: Fn(&v1::SessionKey) -> bool> Search<'a, F> {
     fn new(server: &'a Server, picks: F) -> Self {
-        Self { server, picks, pages: PAGES, is_cut: false, found: Vec::new() }
+        Self { server, picks, pages: PAGES, is_cut: false, found: IndexSet::new() }
+    }
+
+    /// The items of page after page, as long as there are pages left.
+    async fn all<T>(
+        &mut self,
+        fetch: impl AsyncFn(&'a Server, String) -> Result<(Vec<T>, String), Failure>,
+    ) -> Result<Vec<T>, Failure> {
+        let (mut items, mut token) = (Vec::new(), String::new());
+        loop {
+            self.is_cut = self.pages == 0;
+            if self.is_cut {
+                return Ok(items);
+            }
+            self.pages -= 1;
+            let (page, next) = fetch(self.server, token).await?;
+            items.extend(page);
+            if next.is_empty() {
+                return Ok(items);
+            }
+            token = next;
+        }
     }
 
     /// In all applications.
     async fn everywhere(&mut self) -> Result<(), Failure> {
-        let mut request = v1::ListApplicationsRequest { page_size: MAX_PAGE, ..Default::default() };
-        while self.takes_page() {
-            let page = self.server.admin().list_applications(request.clone()).await?.into_inner();
-            for application in page.applications {
-                self.application(&application.app_name, "").await?;
-            }
-            request.page_token = page.next_page_token;
-            if request.page_token.is_empty() {
-                break;
-            }
+        let applications = self.all(async |server, page_token| {
+            let request = v1::ListApplicationsRequest { page_size: MAX_PAGE, page_token };
+            let page = server.admin().list_applications(request).await?.into_inner();
+            Ok((page.applications, page.next_page_token))
+        });
+        for application in applications.await? {
+            self.application(&application.app_name, "").await?;
         }
         Ok(())
     }
@@ -132,53 +153,21 @@ impl<'a, F: Fn(&v1::SessionKey) -> bool> Search<'a, F> {
                 if status.code() == Code::PermissionDenied && user_id.is_empty() => {}
             outcome => return outcome,
         }
-        let mut request = v1::ListUsersRequest {
-            app_name: app_name.to_owned(),
-            page_size: MAX_PAGE,
-            ..Default::default()
-        };
-        while self.takes_page() {
-            let page = self.server.admin().list_users(request.clone()).await?.into_inner();
-            for user in page.users {
-                self.sessions(app_name, &user.user_id).await?;
-            }
-            request.page_token = page.next_page_token;
-            if request.page_token.is_empty() {
-                break;
-            }
+        let users = self.all(async |server, token| users_page(server, app_name, token).await);
+        for user_id in users.await? {
+            self.sessions(app_name, &user_id).await?;
         }
         Ok(())
     }
 
     async fn sessions(&mut self, app_name: &str, user_id: &str) -> Result<(), Failure> {
-        let mut request = v1::ListSessionsRequest {
-            app_name: app_name.to_owned(),
-            user_id: user_id.to_owned(),
-            order: v1::SessionOrder::LastEventTimeDesc as i32,
-            page_size: MAX_PAGE,
-            json_form: JSON_FORM,
-            ..Default::default()
-        };
-        while self.takes_page() {
-            let page = self.server.sessions().list_sessions(request.clone()).await?.into_inner();
-            for key in page.sessions.into_iter().filter_map(|session| session.key) {
-                // A session that is used meanwhile may be listed twice.
-                if (self.picks)(&key) && !self.found.contains(&key) {
-                    self.found.push(key);
-                }
-            }
-            request.page_token = page.next_page_token;
-            if request.page_token.is_empty() {
-                break;
-            }
-        }
+        let request = sessions_request(app_name, user_id);
+        let keys = self.all(async |server, page_token| {
+            let request = v1::ListSessionsRequest { page_token, ..request.clone() };
+            Ok(sessions_page(server, request).await?)
+        });
+        let keys = keys.await?;
+        self.found.extend(keys.into_iter().filter(|key| (self.picks)(key)));
         Ok(())
-    }
-
-    /// Whether another page may be read.
-    fn takes_page(&mut self) -> bool {
-        self.is_cut = self.pages == 0;
-        self.pages = self.pages.saturating_sub(1);
-        !self.is_cut
     }
 }

@@ -2,12 +2,11 @@
 
 use clap::Args;
 use tonic::Code;
-use tonic_health::pb::{
-    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
-};
+use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::{
     connect::{ConnectArgs, Server},
+    doctor::check,
     failure::Failure,
     output,
 };
@@ -30,13 +29,12 @@ pub struct HealthArgs {
 
 pub async fn run(args: HealthArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
-    let request = HealthCheckRequest { service: args.service.clone() };
-    let status = match HealthClient::new(server.channel).check(request).await {
+    let status = match check(&server, &args.service).await {
         Ok(answer) => answer.into_inner().status(),
-        Err(status) if status.code() == Code::NotFound => {
+        Err(Failure::Refused(status)) if status.code() == Code::NotFound => {
             return Err(Failure::Failed(format!("the server has no service `{}`", args.service)));
         }
-        Err(status) => return Err(status.into()),
+        Err(failure) => return Err(failure),
     };
     output::print_as(
         args.connect.format(),

@@ -86,49 +86,27 @@ pub enum Command {
     Token(token::Action),
 }
 
-impl Command {
-    /// How it connects to the server, if it does.
-    fn connect(&self) -> Option<&ConnectArgs> {
-        Some(match self {
-            Self::App(Group { connect, .. }) => connect,
-            Self::User(Group { connect, .. }) => connect,
-            Self::Session(Group { connect, .. }) => connect,
-            Self::Event(Group { connect, .. }) => connect,
-            Self::State(Group { connect, .. }) => connect,
-            Self::Show(args) => &args.connect,
-            Self::Render(args) => &args.connect,
-            Self::Watch(args) => &args.connect,
-            Self::Import(args) => &args.connect,
-            Self::Export(args) => &args.connect,
-            // These name no session.
-            Self::Bench(_) | Self::Health(_) | Self::Doctor(_) | Self::Demo(_) | Self::Token(_) => {
-                return None;
-            }
-        })
-    }
-}
-
 /// Runs a command. Answers go to standard output, as tables on a terminal and as JSON elsewhere. Errors go to standard error.
 ///
 /// Exit codes: 0 success, 1 failure, 2 usage, 3 no connection to the server.
 pub async fn run(command: Command) -> ExitCode {
-    let connect = command.connect().cloned();
-    let outcome = match command {
-        Command::App(args) => admin::run_app(args).await,
-        Command::User(args) => admin::run_user(args).await,
-        Command::Session(args) => session::run(args).await,
-        Command::Event(args) => event::run(args).await,
-        Command::State(args) => state::run(args).await,
-        Command::Show(args) => show::run(args).await,
-        Command::Render(args) => state::render(args).await,
-        Command::Watch(args) => watch::run(args).await,
-        Command::Import(args) => import::run(args).await,
-        Command::Export(args) => export::run(args).await,
-        Command::Bench(args) => bench::run(args).await,
-        Command::Health(args) => health::run(args).await,
-        Command::Doctor(args) => doctor::run(args).await,
-        Command::Demo(args) => demo::run(args).await,
-        Command::Token(action) => token::run(action),
+    let (connect, outcome) = match command {
+        Command::App(args) => (Some(args.connect.clone()), admin::run_app(args).await),
+        Command::User(args) => (Some(args.connect.clone()), admin::run_user(args).await),
+        Command::Session(args) => (Some(args.connect.clone()), session::run(args).await),
+        Command::Event(args) => (Some(args.connect.clone()), event::run(args).await),
+        Command::State(args) => (Some(args.connect.clone()), state::run(args).await),
+        Command::Show(args) => (Some(args.connect.clone()), show::run(args).await),
+        Command::Render(args) => (Some(args.connect.clone()), state::render(args).await),
+        Command::Watch(args) => (Some(args.connect.clone()), watch::run(args).await),
+        Command::Import(args) => (Some(args.connect.clone()), import::run(args).await),
+        Command::Export(args) => (Some(args.connect.clone()), export::run(args).await),
+        // These name no session.
+        Command::Bench(args) => (None, bench::run(args).await),
+        Command::Health(args) => (None, health::run(args).await),
+        Command::Doctor(args) => (None, doctor::run(args).await),
+        Command::Demo(args) => (None, demo::run(args).await),
+        Command::Token(action) => (None, token::run(action)),
     };
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
     match connect {

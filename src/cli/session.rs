@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::{
     args::{AnyKeyArgs, JSON_FORM, KeyArgs, MetadataArgs, PageArgs, SelectionArgs},
-    calls::for_each_event,
+    calls::{for_each_event, sessions_request},
     connect::{Group, Server},
     delta::{PreconditionArgs, set_object},
     event::EVENTS,
     failure::{Failure, warn_of_dropped},
-    find::whole_key,
+    find::connect_to,
     message::AsJson,
     output::{
         self, Format,
@@ -222,58 +222,44 @@ struct Found {
 }
 
 pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {
-    let sessions = async || Ok::<_, Failure>(Server::connect(&connect).await?.sessions());
     let format = connect.format();
+    let server = async || Server::connect(&connect).await;
     match action {
         Action::Create(args) => {
-            let request = create_request(args);
-            let created = sessions().await?.create_session(request).await?;
+            let created = server().await?.sessions().create_session(create_request(args)).await?;
             warn_of_dropped(&created.get_ref().dropped_temp_keys);
             output::print_answer(format, created)
         }
         Action::Get(args) => {
-            let mut request = get_request(args)?;
-            let server = Server::connect(&connect).await?;
-            request.key = whole_key(&server, request.key).await?;
-            get(&server, request, format).await
+            let (server, key) = connect_to(&connect, &args.key).await?;
+            get(&server, get_request(key, args), format).await
         }
         Action::List { app, user, labels, order, state, pages } => {
             let request = v1::ListSessionsRequest {
-                app_name: app,
-                user_id: user.unwrap_or_default(),
                 order: order as i32,
                 labels: labels.into_iter().collect(),
                 include_state: state,
-                json_form: JSON_FORM,
-                ..Default::default()
+                ..sessions_request(&app, &user.unwrap_or_default())
             };
-            let sessions = sessions().await?;
-            let fetch = async |page_size, page_token| {
-                let request = v1::ListSessionsRequest { page_size, page_token, ..request.clone() };
-                let page = sessions.clone().list_sessions(request).await?.into_inner();
-                Ok((page.sessions, page.next_page_token))
-            };
-            output::print_pages((format, &SESSIONS), pages, AsJson, fetch).await
+            list(&server().await?, request, (format, pages)).await
         }
         Action::Update(args) => {
-            let mut request = update_request(args)?;
-            let server = Server::connect(&connect).await?;
-            request.key = whole_key(&server, request.key).await?;
+            let mut request = update_request(args.metadata, args.no_labels, args.no_expiry)?;
+            let (server, key) = connect_to(&connect, &args.key).await?;
+            request.key = Some(key);
+            request.precondition = args.precondition.precondition();
             output::print_answer(format, server.sessions().update_session(request).await?)
         }
         Action::Delete { key, allow_missing, precondition } => {
-            let request = v1::DeleteSessionRequest {
-                key: Some(key.key()),
-                allow_missing,
-                precondition: precondition.precondition(),
-            };
-            output::print_answer(format, sessions().await?.delete_session(request).await?)
+            let precondition = precondition.precondition();
+            let key = Some(key.key());
+            let request = v1::DeleteSessionRequest { key, allow_missing, precondition };
+            output::print_answer(format, server().await?.sessions().delete_session(request).await?)
         }
         Action::Fork { key, up_to, new_session, precondition } => {
-            let key = key.key()?;
-            let server = Server::connect(&connect).await?;
+            let (server, key) = connect_to(&connect, &key).await?;
             let request = v1::ForkSessionRequest {
-                key: whole_key(&server, Some(key)).await?,
+                key: Some(key),
                 up_to_sequence: up_to,
                 session_id: new_session,
                 json_form: JSON_FORM,
@@ -282,10 +268,9 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             output::print_answer(format, server.sessions().fork_session(request).await?)
         }
         Action::Rewind { key, to, event_id, author, precondition } => {
-            let key = key.key()?;
-            let server = Server::connect(&connect).await?;
+            let (server, key) = connect_to(&connect, &key).await?;
             let request = v1::RewindSessionRequest {
-                key: whole_key(&server, Some(key)).await?,
+                key: Some(key),
                 to_sequence: Some(to),
                 event_id,
                 author,
@@ -297,6 +282,19 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
     }
 }
 
+async fn list(
+    server: &Server,
+    request: v1::ListSessionsRequest,
+    (format, pages): (Format, PageArgs),
+) -> Result<(), Failure> {
+    let fetch = async |page_size, page_token| {
+        let request = v1::ListSessionsRequest { page_size, page_token, ..request.clone() };
+        let page = server.sessions().list_sessions(request).await?.into_inner();
+        Ok((page.sessions, page.next_page_token))
+    };
+    output::print_pages((format, &SESSIONS), pages, AsJson, fetch).await
+}
+
 fn create_request(args: CreateArgs) -> v1::CreateSessionRequest {
     v1::CreateSessionRequest {
         app_name: args.app,
@@ -306,22 +304,22 @@ fn create_request(args: CreateArgs) -> v1::CreateSessionRequest {
         session: Some(args.metadata.session()),
         allow_existing: args.allow_existing,
         json_form: JSON_FORM,
-        include_versions: false,
+        ..Default::default()
     }
 }
 
-fn get_request(args: GetArgs) -> Result<v1::GetSessionRequest, Failure> {
+fn get_request(key: v1::SessionKey, args: GetArgs) -> v1::GetSessionRequest {
     let selection = args.selection.selection();
     let wanted = args.events || selection != v1::EventSelection::default();
-    Ok(v1::GetSessionRequest {
-        key: Some(args.key.key()?),
+    v1::GetSessionRequest {
+        key: Some(key),
         events: wanted.then_some(selection),
         as_of_sequence: args.as_of,
         invocation_id: args.invocation,
         without_state: args.without_state,
         json_form: JSON_FORM,
         include_versions: args.versions,
-    })
+    }
 }
 
 async fn get(
@@ -346,8 +344,11 @@ async fn get(
     output::print_as(format, &Found { session, events: selection.map(|_| events) })
 }
 
-fn update_request(args: UpdateArgs) -> Result<v1::UpdateSessionRequest, Failure> {
-    let UpdateArgs { key, metadata, no_labels, no_expiry, precondition } = args;
+fn update_request(
+    metadata: MetadataArgs,
+    no_labels: bool,
+    no_expiry: bool,
+) -> Result<v1::UpdateSessionRequest, Failure> {
     let paths = [
         ("display_name", metadata.display_name.is_some()),
         ("labels", no_labels || !metadata.labels.is_empty()),
@@ -362,10 +363,9 @@ fn update_request(args: UpdateArgs) -> Result<v1::UpdateSessionRequest, Failure>
         ));
     }
     Ok(v1::UpdateSessionRequest {
-        key: Some(key.key()?),
         session: Some(metadata.session()),
         update_mask: Some(FieldMask { paths }),
-        precondition: precondition.precondition(),
+        ..Default::default()
     })
 }
 

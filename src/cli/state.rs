@@ -10,7 +10,7 @@ use super::{
     connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
-    find::whole_key,
+    find::connect_to,
     message::AsJson,
     output::{self, Format, table::Column},
     parse,
@@ -215,10 +215,9 @@ pub struct RenderArgs {
 }
 
 pub async fn render(args: RenderArgs) -> Result<(), Failure> {
-    let key = args.key.key()?;
-    let server = Server::connect(&args.connect).await?;
+    let (server, key) = connect_to(&args.connect, &args.key).await?;
     let request = v1::RenderTemplateRequest {
-        key: whole_key(&server, Some(key)).await?,
+        key: Some(key),
         template: args.template,
         invocation_id: args.invocation,
     };

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use super::prelude::*;
+use super::{EngineOptions, prelude::*};
 use crate::{
     domain::{
         delta::{Delta, KeyResult},
@@ -51,13 +51,13 @@ fn bytes(key: &StateKey, value: &Json) -> usize {
 
 /// One invocation's keys. The lock is held through the commit of an append that changes them, so that two appends of one turn
 /// take effect one after the other.
-type Held = Arc<AsyncMutex<Invocation>>;
+type TempEntry = Arc<AsyncMutex<Invocation>>;
 
 /// The locks that one append holds.
 type Locks = BTreeMap<InvocationId, OwnedMutexGuard<Invocation>>;
 
 /// The invocations that have keys, each with the time of its last use.
-type Table = HashMap<(Incarnation, InvocationId), (Held, Time)>;
+type Table = HashMap<(Incarnation, InvocationId), (TempEntry, Time)>;
 
 /// A delta of `temp:` keys, with the place of its event among those given to the store, and its own path in the request.
 pub type TempDelta = (usize, InvocationId, Delta, FieldPath);
@@ -75,11 +75,17 @@ pub struct Invocations {
 }
 
 impl Invocations {
-    pub fn new(max_bytes: usize, max_count: usize, idle_secs: u32, metrics: WatchMetrics) -> Self {
-        Self { max_bytes, max_count, idle_secs, table: Arc::default(), metrics }
+    pub fn new(options: &EngineOptions) -> Self {
+        Self {
+            max_bytes: options.temp_bytes,
+            max_count: options.temp_invocations,
+            idle_secs: options.temp_idle_secs,
+            table: Arc::default(),
+            metrics: options.metrics.watches.clone(),
+        }
     }
 
-    fn empty(&self) -> Held {
+    fn empty(&self) -> TempEntry {
         let bytes = GaugeShare::new(&self.metrics.temp_bytes, 0);
         let count = GaugeShare::new(&self.metrics.temp_invocations, 1);
         Arc::new(AsyncMutex::new(Invocation { values: Values::default(), bytes, _count: count }))
@@ -154,7 +160,7 @@ impl Invocations {
         incarnation: Incarnation,
         invocation: &InvocationId,
         now: Time,
-    ) -> Result<Held, Error> {
+    ) -> Result<TempEntry, Error> {
         let (id, mut table) = ((incarnation, invocation.clone()), lock(&self.table));
         if table.get(&id).is_some_and(|entry| self.is_idle(entry, now)) {
             table.remove(&id);
@@ -212,7 +218,7 @@ impl Invocations {
     }
 
     /// Values that a call holds are in use.
-    fn is_idle(&self, (values, last_used): &(Held, Time), now: Time) -> bool {
+    fn is_idle(&self, (values, last_used): &(TempEntry, Time), now: Time) -> bool {
         let idle = last_used.until(now).as_secs() >= u64::from(self.idle_secs);
         idle && Arc::strong_count(values) == 1
     }

@@ -1,11 +1,8 @@
 //! How far watches are behind what has been committed since they began, in wakes of their scopes.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use futures_util::FutureExt as _;
@@ -16,8 +13,7 @@ use crate::{
 };
 
 pub struct Lags {
-    watches: Mutex<HashMap<u64, Arc<Progress>>>,
-    next: AtomicU64,
+    watches: Mutex<Vec<Arc<Progress>>>,
     open: IntGauge,
 }
 
@@ -29,7 +25,6 @@ struct Progress {
 
 pub struct LagShare {
     lags: Arc<Lags>,
-    id: u64,
     progress: Arc<Progress>,
     _open: GaugeShare,
 }
@@ -43,7 +38,7 @@ impl Lags {
     pub fn measured(metrics: &Metrics) -> Arc<Self> {
         let (open, lag_commits) =
             (metrics.watches.open.clone(), metrics.watches.lag_commits.clone());
-        let lags = Arc::new(Self { watches: Mutex::default(), next: AtomicU64::new(0), open });
+        let lags = Arc::new(Self { watches: Mutex::default(), open });
         let weak = Arc::downgrade(&lags);
         metrics.probe("watches", move || {
             let slowest = weak.upgrade().map_or(0, |lags| lags.slowest());
@@ -56,19 +51,18 @@ impl Lags {
     pub fn begin(self: &Arc<Self>, subscriptions: &[Subscription]) -> LagShare {
         let delivered = AtomicU64::new(wakes(subscriptions));
         let progress = Arc::new(Progress { subscriptions: subscriptions.to_vec(), delivered });
-        let id = self.next.fetch_add(1, Relaxed);
-        self.lock().insert(id, Arc::clone(&progress));
-        LagShare { lags: Arc::clone(self), id, progress, _open: GaugeShare::new(&self.open, 1) }
+        self.lock().push(Arc::clone(&progress));
+        LagShare { lags: Arc::clone(self), progress, _open: GaugeShare::new(&self.open, 1) }
     }
 
     fn slowest(&self) -> u64 {
         let lag = |it: &Arc<Progress>| {
             wakes(&it.subscriptions).saturating_sub(it.delivered.load(Relaxed))
         };
-        self.lock().values().map(lag).max().unwrap_or(0)
+        self.lock().iter().map(lag).max().unwrap_or(0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Progress>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Progress>>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,6 +76,6 @@ impl LagShare {
 
 impl Drop for LagShare {
     fn drop(&mut self) {
-        self.lags.lock().remove(&self.id);
+        self.lags.lock().retain(|watch| !Arc::ptr_eq(watch, &self.progress));
     }
 }

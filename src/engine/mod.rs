@@ -93,28 +93,14 @@ impl Engine {
         options: EngineOptions,
         policies: Policies,
     ) -> Self {
-        let EngineOptions {
-            watches,
-            temp_bytes,
-            temp_invocations,
-            temp_idle_secs,
-            limits,
-            metrics,
-        } = options;
-        let of_invocations = metrics.watches.clone();
         Self {
             clock: store.clock(),
-            store: Arc::new(Gate::new(store, policies, limits)),
-            invocations: Invocations::new(
-                temp_bytes,
-                temp_invocations,
-                temp_idle_secs,
-                of_invocations,
-            ),
-            watches: Arc::new(Semaphore::new(watches)),
+            store: Arc::new(Gate::new(store, policies, options.limits)),
+            invocations: Invocations::new(&options),
+            watches: Arc::new(Semaphore::new(options.watches)),
             watch_reads: Semaphore::new(WATCH_READS),
-            lags: Lags::measured(&metrics),
-            metrics,
+            lags: Lags::measured(&options.metrics),
+            metrics: options.metrics,
             draining: CancellationToken::new(),
         }
     }

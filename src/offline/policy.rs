@@ -75,16 +75,16 @@ fn principal_name(text: &str) -> Result<String, String> {
     let is_of = |kind| text.strip_prefix(kind).is_some_and(|rest| !rest.is_empty());
     match KINDS.into_iter().any(is_of) {
         true => Ok(text.to_owned()),
-        false => Err(format!("a caller has a kind before its name, one of {}", KINDS.join(" "))),
+        false => Err(format!("must begin with one of {}", KINDS.join(" "))),
     }
 }
 
 fn app_name(text: &str) -> Result<AppName, String> {
-    AppName::new(text).map_err(|_| "a name has 1 to 512 bytes".to_owned())
+    AppName::new(text).map_err(|_| "must be 1 to 512 bytes".to_owned())
 }
 
 fn user_id(text: &str) -> Result<UserId, String> {
-    UserId::new(text).map_err(|_| "an id has 1 to 512 bytes".to_owned())
+    UserId::new(text).map_err(|_| "must be 1 to 512 bytes".to_owned())
 }
 
 pub fn run(command: &PolicyCommand) -> Result<ExitCode, String> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Code, Status, body::Body, transport::Channel};
+use tonic::{Code, Status, transport::Channel};
 
 use super::{BareIds, routes, status::reason};
 use crate::{

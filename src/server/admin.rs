@@ -22,10 +22,10 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, join},
     sync::{Semaphore, watch},
-    time::{sleep, timeout},
+    time::timeout,
 };
 
-use super::{connections::ACCEPT_PAUSE, health::Phase, listener::Listener};
+use super::{health::Phase, listener::Listener};
 use crate::{
     logging,
     metrics::{Metrics, TEXT_FORMAT},
@@ -150,14 +150,7 @@ pub async fn serve(listener: Listener, routes: Router) {
     let may_change = MayChange(!listener.is_open());
     // It is never closed.
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
-        let ((reader, writer), tls) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "failed to accept a connection of the admin listener");
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+        let ((reader, writer), tls) = listener.accept().await;
         let routes = routes.clone();
         tokio::spawn(async move {
             let _permit = permit;

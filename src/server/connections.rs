@@ -56,9 +56,6 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Seconds that a client has to send them, and to begin TLS before: clients do so at once, even without a request.
 const PREFACE_TIMEOUT_SECS: u64 = 30;
 
-/// How long the loop pauses after a connection could not be accepted, which mostly means that no file descriptor is left.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// How long a connection without requests may take to end, at a shutdown and otherwise: time for the last answers to arrive, and for
 /// clients to learn that no more calls are taken. What the socket of a client does not take counts as a request. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
@@ -80,41 +77,32 @@ pub async fn serve(
     let connections = GracefulShutdown::new();
     let mut stop = pin!(draining(phase.clone()));
     loop {
-        let accepted = tokio::select! {
+        let (halves, tls) = tokio::select! {
             () = &mut stop => break,
             accepted = listener.accept() => accepted,
         };
-        match accepted {
-            Ok((halves, tls)) => {
-                // Its client is told by the end of the connection.
-                let Some(permit) = limit.permit() else { continue };
-                let (phase, watcher) = (phase.clone(), connections.watcher());
-                let served = match tls {
-                    None => {
-                        let caller = match &halves.0 {
-                            Either::Left(_) => authenticator.of_tcp(None),
-                            Either::Right(unix) => authenticator.of_unix(unix.as_ref().peer_cred()),
-                        };
-                        let dispatch = dispatch.with_caller(caller, peer(&halves));
-                        Either::Left(connection(halves, dispatch, phase, watcher))
-                    }
-                    Some(tls) => {
-                        let (dispatch, authenticator) =
-                            (dispatch.clone(), Arc::clone(&authenticator));
-                        let edge = Edge { dispatch, authenticator };
-                        Either::Right(encrypted(tls, halves, edge, phase, watcher))
-                    }
+        // Its client is told by the end of the connection.
+        let Some(permit) = limit.permit() else { continue };
+        let (phase, watcher) = (phase.clone(), connections.watcher());
+        let served = match tls {
+            None => {
+                let caller = match &halves.0 {
+                    Either::Left(_) => authenticator.of_tcp(None),
+                    Either::Right(unix) => authenticator.of_unix(unix.as_ref().peer_cred()),
                 };
-                tokio::spawn(async move {
-                    served.await;
-                    drop(permit);
-                });
+                let dispatch = dispatch.with_caller(caller, peer(&halves));
+                Either::Left(connection(halves, dispatch, phase, watcher))
             }
-            Err(error) => {
-                tracing::warn!(%error, "failed to accept a connection");
-                sleep(ACCEPT_PAUSE).await;
+            Some(tls) => {
+                let (dispatch, authenticator) = (dispatch.clone(), Arc::clone(&authenticator));
+                let edge = Edge { dispatch, authenticator };
+                Either::Right(encrypted(tls, halves, edge, phase, watcher))
             }
-        }
+        };
+        tokio::spawn(async move {
+            served.await;
+            drop(permit);
+        });
     }
     drop(listener);
     connections.shutdown().await;

@@ -65,18 +65,17 @@ const READS: [&str; 8] = [
     "/sessiond.v1.StateService/RenderTemplate",
 ];
 
-/// Reads of one connection that execute or whose answers its client has not taken: more than readers execute at once, and 256 MiB of the
-/// largest answers.
+/// Concurrent reads per connection, unsent responses included: more than readers execute at once, and 256 MiB of the largest responses.
 const READS_PER_CONNECTION: usize = 64;
 
 /// Passes calls to the services once they are there. Every call has a clone of it.
 #[derive(Clone)]
 pub struct Dispatch {
     shared: Arc<Shared>,
-    connection: Arc<OfConnection>,
+    connection: Arc<ConnectionState>,
 }
 
-struct OfConnection {
+struct ConnectionState {
     reads: Arc<Semaphore>,
     answers: Arc<ResponseBytes>,
     /// `None`: every caller of the connection is local.
@@ -123,12 +122,12 @@ impl Dispatch {
             notes,
             traces,
         };
-        let connection = OfConnection::new(&shared, None, Arc::default());
+        let connection = ConnectionState::new(&shared, None, Arc::default());
         Self { shared: Arc::new(shared), connection }
     }
 
     pub fn with_caller(&self, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Self {
-        let connection = OfConnection::new(&self.shared, caller, peer);
+        let connection = ConnectionState::new(&self.shared, caller, peer);
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
@@ -163,7 +162,7 @@ impl Dispatch {
     }
 }
 
-impl OfConnection {
+impl ConnectionState {
     fn new(shared: &Shared, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Arc<Self> {
         let reads = Arc::new(Semaphore::new(READS_PER_CONNECTION));
         Arc::new(Self { reads, answers: shared.budget.connection(), caller, peer })

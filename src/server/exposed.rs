@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    config::{Config, IdentityArgs, PostgresArgs, TlsArgs},
+    config::Config,
     files::{Purpose, exposure},
 };
 
@@ -19,25 +19,16 @@ pub fn warn(config: &Config) {
 
 /// The files that the flags name.
 fn files(config: &Config) -> impl Iterator<Item = (&'static str, &Path, Purpose)> {
-    let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = &config.tls;
-    let IdentityArgs {
-        token_hashes,
-        jwt_keys,
-        jwt_issuer: _,
-        jwt_audience: _,
-        unix_peers: _,
-        policy,
-    } = &config.identity;
-    let PostgresArgs { postgres_password_file, .. } = &config.postgres;
+    let Config { tls, identity, postgres, .. } = config;
     let files = [
-        ("--tls-cert", tls_cert, Purpose::Decisive),
-        ("--tls-key", tls_key, Purpose::Secret),
-        ("--tls-client-ca", tls_client_ca, Purpose::Decisive),
-        ("--token-hashes", token_hashes, Purpose::Secret),
+        ("--tls-cert", &tls.tls_cert, Purpose::Decisive),
+        ("--tls-key", &tls.tls_key, Purpose::Secret),
+        ("--tls-client-ca", &tls.tls_client_ca, Purpose::Decisive),
+        ("--token-hashes", &identity.token_hashes, Purpose::Secret),
         // Public keys.
-        ("--jwt-keys", jwt_keys, Purpose::Decisive),
-        ("--policy", policy, Purpose::Decisive),
-        ("--postgres-password-file", postgres_password_file, Purpose::Secret),
+        ("--jwt-keys", &identity.jwt_keys, Purpose::Decisive),
+        ("--policy", &identity.policy, Purpose::Decisive),
+        ("--postgres-password-file", &postgres.postgres_password_file, Purpose::Secret),
     ];
     files.into_iter().filter_map(|(flag, path, purpose)| Some((flag, path.as_deref()?, purpose)))
 }

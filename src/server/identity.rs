@@ -27,14 +27,14 @@ use crate::{
     store::{Clock, SystemClock},
 };
 use jwt_verifier::JwtVerifier;
-use static_tokens::StaticTokens;
+use static_tokens::Holders;
 
 /// Bytes of a bearer token: several times what issuers make, and few enough to be hashed for every call.
 const TOKEN_BYTES: usize = 16 * 1024;
 
 /// The kinds of credentials that the flags name.
 pub struct Authenticator {
-    static_tokens: Option<Arc<Reloaded<StaticTokens>>>,
+    static_tokens: Option<Arc<Reloaded<Holders>>>,
     jwt: Option<Arc<Reloaded<JwtVerifier>>>,
     unix_peers: bool,
     clock: Arc<dyn Clock>,
@@ -104,8 +104,8 @@ impl Authenticator {
 
     fn holder(&self, token: &str) -> Result<Arc<Identity>, Error> {
         let hash = TokenHash::of(token);
-        if let Some(known) = self.static_tokens.as_ref().and_then(|all| all.current().holder(&hash))
-        {
+        let known = self.static_tokens.as_ref().and_then(|all| all.current().get(&hash).cloned());
+        if let Some(known) = known {
             return Ok(known);
         }
         match &self.jwt {

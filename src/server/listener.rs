@@ -6,14 +6,21 @@ use std::{
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
-use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream, lookup_host, tcp, unix};
+use tokio::{
+    net::{TcpListener, UnixListener, UnixSocket, UnixStream, lookup_host, tcp, unix},
+    time::sleep,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 
 use super::tls::{Protocol, Tls};
 use crate::{config::Listen, files::FileMode};
+
+/// Pause after a connection could not be accepted, which mostly means that no file descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections to a Unix socket that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -121,8 +128,24 @@ impl Listener {
         }
     }
 
-    pub async fn accept(&self) -> io::Result<(Halves, Option<TlsAcceptor>)> {
-        let halves = match &self.socket {
+    /// The next connection, and how TLS begins on it.
+    pub async fn accept(&self) -> (Halves, Option<TlsAcceptor>) {
+        loop {
+            match self.next().await {
+                Ok(halves) => {
+                    let tls = self.tls.as_ref().map(|(tls, protocol)| tls.acceptor(*protocol));
+                    return (halves, tls);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, listen = self.address(), "failed to accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn next(&self) -> io::Result<Halves> {
+        Ok(match &self.socket {
             Socket::Tcp(listener, ..) => {
                 let (stream, _) = listener.accept().await?;
                 // Answers are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
@@ -134,8 +157,7 @@ impl Listener {
                 let (reader, writer) = listener.accept().await?.0.into_split();
                 (Either::Right(reader), Either::Right(writer))
             }
-        };
-        Ok((halves, self.tls.as_ref().map(|(tls, protocol)| tls.acceptor(*protocol))))
+        })
     }
 }
 

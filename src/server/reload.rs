@@ -75,17 +75,6 @@ impl<T> Reloaded<T> {
         })
     }
 
-    pub fn load_one(
-        what: &'static str,
-        file: NamedFile,
-        parse: impl Fn(&NamedFile, &[u8]) -> Result<T, String> + Send + Sync + 'static,
-    ) -> Result<Self, String> {
-        Self::load(what, vec![file], move |files, contents| match (files, contents) {
-            ([file], [content]) => parse(file, content),
-            _ => Err(format!("The value of {what} is in one file.")),
-        })
-    }
-
     pub fn current(&self) -> Arc<T> {
         Arc::clone(&self.current.borrow())
     }

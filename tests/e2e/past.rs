@@ -1,4 +1,4 @@
-//! The past: a session as of any of its events, in all three scopes, also in the middle of a batch.
+//! The past over the wire: a session as of one of its events.
 
 use serde_json::json;
 use sessiond::{domain::error::Reason, proto::v1::GetSessionRequest};

@@ -1,24 +1,20 @@
-//! A restart of the server on the same file: everything is as it was, and what was begun goes on.
+//! A restart of the server on the same file: what was begun goes on.
 
-use prost_types::{FieldMask, Timestamp};
+use prost_types::Timestamp;
 use serde_json::json;
 use sessiond::{
     domain::error::Reason,
-    proto::v1::{
-        GetSessionRequest, ListEventsRequest, Session, UpdateSessionRequest, UpdateStateRequest,
-        session::Expiration,
-    },
+    proto::v1::{GetSessionRequest, ListEventsRequest, UpdateStateRequest},
 };
 
 use crate::{
     harness::Service,
     judge::refused,
     make::{
-        TEXT, append, append_all, create, event, get, key, list_events, plain, rewind, saying,
-        scope, set, setting, setting_in, update,
+        append, append_all, create, event, get, list_events, plain, rewind, saying, scope, set,
+        setting, setting_in, update,
     },
     read::{HasState, sequences},
-    sessions::labels,
 };
 
 async fn fill(service: &Service) {
@@ -36,33 +32,11 @@ async fn fill(service: &Service) {
     service.rewind_session(rewind("s1", 2)).await.unwrap();
     let bodies = [r#"{ "odd" : 1E5 }"#, "{\"line\":\"\\n\u{2028}\"}"].map(saying);
     service.append_events(append_all("s1", bodies.to_vec())).await.unwrap();
-    let fork = sessiond::proto::v1::ForkSessionRequest {
-        key: Some(key("s1")),
-        session_id: "s2".into(),
-        up_to_sequence: Some(3),
-        json_form: TEXT,
-        ..Default::default()
-    };
-    service.fork_session(fork).await.unwrap();
     let request = UpdateStateRequest {
         request_id: "r1".into(),
         ..update(scope("other", "", ""), set(r#"{"app:k":1}"#))
     };
     service.update_state(request).await.unwrap();
-    let paths = ["labels", "display_name", "expire_time"].map(String::from).to_vec();
-    let expire_time = Timestamp { seconds: 4_000_000_000, nanos: 7 };
-    let request = UpdateSessionRequest {
-        key: Some(key("s1")),
-        session: Some(Session {
-            labels: labels(&[("a", "b")]),
-            display_name: "Name".into(),
-            expiration: Some(Expiration::ExpireTime(expire_time)),
-            ..Default::default()
-        }),
-        update_mask: Some(FieldMask { paths }),
-        ..Default::default()
-    };
-    service.update_session(request).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -281,11 +281,8 @@ fn every_workload_of_the_benchmark_runs_without_errors() {
     for workload in [
         &["append", "--in-flight", "4"][..],
         &["hot", "--in-flight", "4"],
-        &["spread", "--in-flight", "4", "--existing", "20", "--active", "5"],
         &["stream", "--streams", "2", "--outstanding", "4"],
         &["read", "--in-flight", "2"],
-        &["length", "--events", "10,40"],
-        &["sessions", "--sessions", "3,9"],
     ] {
         let common = &["--app", "bench_app", "--count", "50", "--json"][..];
         let lines = shell.run(&[&["bench"], workload, common].concat());
@@ -297,31 +294,5 @@ fn every_workload_of_the_benchmark_runs_without_errors() {
         // The fixture is removed at the end.
         assert_eq!(shell.run(&["session", "list", "--app", "bench_app"]), [json!(null); 0]);
     }
-    shell.stop();
-}
-
-#[test]
-fn the_benchmarks_at_a_fixed_rate_begin_their_calls_and_report_them() {
-    let shell = Shell::new();
-    let report = |workload: &[&str]| {
-        let common = ["--app", "bench_app", "--seconds", "1", "--json"];
-        let lines = shell.run(&[&["bench"], workload, &common].concat());
-        assert_eq!(shell.run(&["session", "list", "--app", "bench_app"]), [json!(null); 0]);
-        lines.last().unwrap().clone()
-    };
-    let positive = |value: &Value| value.as_f64().unwrap() > 0.0;
-    for (warmup, is_told) in [("1", true), ("0", false)] {
-        let report =
-            report(&["flood", "--flood-rate", "200", "--modest-rate", "50", "--warmup", warmup]);
-        for caller in ["alone", "beside", "flood"] {
-            assert!(positive(&report[caller]["goodput_per_second"]), "{caller}: {report}");
-            assert!(positive(&report[caller]["p99_millis"]), "{caller}: {report}");
-        }
-        assert_eq!(report["at_first"]["p99_millis"].is_number(), is_told, "{report}");
-        assert!(positive(&report["flood_begun_per_second"]), "{report}");
-        assert!(positive(&report["p99_ratio"]), "{report}");
-    }
-    let report = report(&["overload", "--in-flight", "1", "--factor", "0.5", "--warmup", "0"]);
-    assert!(positive(&report["begun_per_second"]) && positive(&report["p99_millis"]), "{report}");
     shell.stop();
 }

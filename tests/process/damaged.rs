@@ -179,7 +179,7 @@ async fn text_that_is_no_json_costs_an_export_that_text_alone() {
             let expected = [("l", 3), ("r", 3), ("s", events)];
             let expected = expected.map(|(id, events)| (id.to_owned(), events));
             assert_eq!((code, saved), (0, expected.into()), "{row}: {told}");
-            assert_eq!(told.contains("left out of its state: app:total"), is_shared, "{told}");
+            assert_eq!(told.contains("damaged and left out: app:total"), is_shared, "{told}");
             let file = folder.path().join("out/app~alice~s.session.json");
             let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
             assert_eq!(file["state"]["k"], events, "{row}");

@@ -66,6 +66,14 @@ fn is_zero(number: &i64) -> bool {
 impl Event {
     /// The exact form. A visible event has the fingerprint of ADK's form beside it, and a hidden one its sequence.
     pub fn to_exact(&self, fingerprint: String) -> serde_json::Result<Json> {
+        if self.rewind_to.is_some() && self.event_time.is_some() {
+            // The server makes the rest of a marker.
+            let Self { event_id, author, trace_id, .. } = self.clone();
+            let (sequence, rewind_to) = (self.sequence, self.rewind_to);
+            let marker =
+                Self { event_id, author, trace_id, sequence, rewind_to, ..Self::default() };
+            return marker.to_exact(fingerprint);
+        }
         let set = Json::of_members(&self.set);
         let exact = Exact {
             sequence: if fingerprint.is_empty() { self.sequence } else { 0 },

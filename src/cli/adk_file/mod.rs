@@ -14,6 +14,7 @@
 mod body;
 mod entry;
 mod event;
+mod file;
 mod form;
 mod halves;
 pub mod lookup;
@@ -28,6 +29,7 @@ mod write;
 
 pub use body::{Part, gist, parts};
 pub use event::Event;
+pub use file::Directory;
 pub use form::Losses;
 pub use name::file_name;
 pub use plan::{Plan, is_shared};

@@ -1,4 +1,4 @@
-//! What a session file says beside its events.
+//! The parts of a session file beside its events.
 
 use std::collections::BTreeMap;
 

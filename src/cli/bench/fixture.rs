@@ -141,11 +141,11 @@ impl Fixture {
         })
     }
 
-    /// Deletes all sessions, and the keys that they leave in wider scopes.
+    /// Deletes all sessions, and the keys that they leave in shared scopes.
     pub async fn remove(&mut self) -> Result<(), Failure> {
         let sessions = mem::take(&mut self.sessions);
-        let mut wider = scoped_keys(KEYS);
-        wider.retain(|key| key.contains(':'));
+        let mut shared = scoped_keys(KEYS);
+        shared.retain(|key| key.contains(':'));
         self.for_all(&sessions, async |server, key| {
             let scope = Some(shared_scope(&key));
             let delete = v1::DeleteSessionRequest {
@@ -156,7 +156,7 @@ impl Fixture {
             server.sessions().delete_session(delete).await?;
             let update = v1::UpdateStateRequest {
                 scope,
-                delta: Some(v1::StateDelta { remove: wider.clone(), ..Default::default() }),
+                delta: Some(v1::StateDelta { remove: shared.clone(), ..Default::default() }),
                 json_form: JSON_FORM,
                 ..Default::default()
             };

@@ -1,20 +1,17 @@
 //! `sessiond demo`: sessions to look at.
 
 use clap::Args;
-use prost_types::{Duration, Timestamp};
+use prost_types::Timestamp;
 
 use super::{
-    adk_file::lookup::{member, text},
+    adk_file::lookup::member,
     args::JSON_FORM,
     connect::{ConnectArgs, Server},
     failure::Failure,
     message::from_json,
     output, time,
 };
-use crate::{
-    domain::json::Json,
-    proto::v1::{self, create_session_request::StateForm, session::Expiration},
-};
+use crate::{domain::json::Json, proto::v1};
 
 /// Four sessions of two users, written like those of a shop's agents.
 const SESSIONS: &str = include_str!("sessions.json");
@@ -45,8 +42,10 @@ pub async fn run(args: DemoArgs) -> Result<(), Failure> {
     let (mut new, mut old) = (0, 0);
     for session in Json::from_stored(SESSIONS.trim().to_owned()).items() {
         if args.remove {
+            let v1::CreateSessionRequest { app_name, user_id, session_id, .. } =
+                request_of(&args.app, &session)?;
             let request = v1::DeleteSessionRequest {
-                key: Some(key_of(&args.app, &session)),
+                key: Some(v1::SessionKey { app_name, user_id, session_id }),
                 allow_missing: true,
                 ..Default::default()
             };
@@ -79,12 +78,12 @@ pub async fn run(args: DemoArgs) -> Result<(), Failure> {
     ))
 }
 
-fn key_of(app: &str, session: &Json) -> v1::SessionKey {
-    v1::SessionKey {
-        app_name: app.to_owned(),
-        user_id: text(session, &["user_id"]).unwrap_or_default(),
-        session_id: text(session, &["session_id"]).unwrap_or_default(),
-    }
+/// The request that creates a sample session.
+fn request_of(app: &str, session: &Json) -> Result<v1::CreateSessionRequest, Failure> {
+    let create = member(session, &["create"]).unwrap_or_else(|| Json::of_members(&[]));
+    let request = from_json(&create).map_err(Failure::Failed)?;
+    let (app_name, allow_existing) = (app.to_owned(), true);
+    Ok(v1::CreateSessionRequest { app_name, allow_existing, json_form: JSON_FORM, ..request })
 }
 
 fn number(session: &Json, name: &str) -> Option<i64> {
@@ -93,30 +92,12 @@ fn number(session: &Json, name: &str) -> Option<i64> {
 
 /// Whether the session is new. One that is there stays as it is.
 async fn create(server: &Server, app: &str, session: &Json) -> Result<bool, Failure> {
-    let key = key_of(app, session);
-    let labels = member(session, &["labels"]).map(|labels| labels.members()).unwrap_or_default();
-    let labels = labels
-        .into_iter()
-        .map(|(name, value)| (name, value.decoded().unwrap_or_default().into_owned()));
-    let ttl = number(session, "ttl_days").map(|days| Duration { seconds: days * 86_400, nanos: 0 });
-    let request = v1::CreateSessionRequest {
-        app_name: key.app_name.clone(),
-        user_id: key.user_id.clone(),
-        session_id: key.session_id.clone(),
-        state_form: member(session, &["state"]).map(|it| StateForm::StateJson(it.into_string())),
-        session: Some(v1::Session {
-            display_name: text(session, &["display_name"]).unwrap_or_default(),
-            labels: labels.collect(),
-            expiration: ttl.map(Expiration::Ttl),
-            ..Default::default()
-        }),
-        allow_existing: true,
-        json_form: JSON_FORM,
-        include_versions: false,
-    };
-    if !server.sessions().create_session(request).await?.into_inner().created {
+    let request = request_of(app, session)?;
+    let answer = server.sessions().create_session(request).await?.into_inner();
+    if !answer.created {
         return Ok(false);
     }
+    let key = answer.session.unwrap_or_default().key.unwrap_or_default();
     let began = time::now().seconds - number(session, "minutes_ago").unwrap_or_default() * 60;
     let mut sent = append(server, &key, session, "events", began).await?;
     if let Some(sequence) = number(session, "rewind_to") {
@@ -165,7 +146,7 @@ mod tests {
     #[test]
     fn two_users_have_four_sessions_that_can_be_sent() {
         let sessions = Json::parse(SESSIONS.to_owned()).unwrap().items();
-        let mut keys: Vec<_> = sessions.iter().map(|it| key_of("demo", it)).collect();
+        let mut keys: Vec<_> = sessions.iter().map(|it| request_of("demo", it).unwrap()).collect();
         keys.dedup_by_key(|key| key.session_id.clone());
         assert_eq!(keys.len(), 4);
         keys.dedup_by_key(|key| key.user_id.clone());

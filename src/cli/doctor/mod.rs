@@ -8,6 +8,7 @@ mod server;
 use clap::Args;
 
 use self::finding::{Finding, Outcome};
+pub use self::server::check;
 
 use super::{
     connect::ConnectArgs,

@@ -1,19 +1,12 @@
-//! The server by its own account: health, credential, version, contract, clock.
+//! The server by its own account: health, credential, version, clock.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use prost::Message as _;
-use prost_types::{FileDescriptorProto, FileDescriptorSet};
 use tokio::time::Instant;
-use tokio_stream::once;
 use tonic::{Code, Response, metadata::MetadataMap};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
     health_client::HealthClient,
-};
-use tonic_reflection::pb::v1::{
-    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
-    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
 use super::finding::{Finding, Outcome};
@@ -23,7 +16,7 @@ use crate::{
         failure::Failure,
         time,
     },
-    proto::{DESCRIPTOR_SET, v1},
+    proto::v1,
 };
 
 /// Beyond this a call over the loopback or a nearby network is slow.
@@ -65,7 +58,6 @@ pub async fn examine(connect: &ConnectArgs, findings: &mut Vec<Finding>) -> Resu
     findings.push(health(&server, answer.get_ref()).await);
     findings.push(credential(&server).await);
     findings.push(version(answer.metadata()));
-    findings.push(contract(&server).await);
     findings.push(clock(answer.metadata(), time::now().seconds));
     Ok(())
 }
@@ -75,7 +67,11 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn check(server: &Server, service: &str) -> Result<Response<HealthCheckResponse>, Failure> {
+/// Asks the health service of gRPC about a service, or about the whole server.
+pub async fn check(
+    server: &Server,
+    service: &str,
+) -> Result<Response<HealthCheckResponse>, Failure> {
     let request = HealthCheckRequest { service: service.to_owned() };
     Ok(HealthClient::new(server.channel.clone()).check(request).await?)
 }
@@ -134,77 +130,6 @@ fn version(metadata: &MetadataMap) -> Finding {
     }
 }
 
-/// Compares the contract of the server, as it describes itself, with this program's.
-async fn contract(server: &Server) -> Finding {
-    let check = "contract";
-    match described(server).await {
-        Err(failure) => Finding::new(check, Outcome::Unknown, failure.text()),
-        Ok(theirs) => {
-            let own = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap_or_default();
-            let own: BTreeSet<_> = own.file.iter().flat_map(names).collect();
-            let theirs: BTreeSet<_> = theirs.file.iter().flat_map(names).collect();
-            let missing = |a: &BTreeSet<String>, b: &BTreeSet<String>| {
-                a.difference(b).take(5).cloned().collect::<Vec<_>>().join(", ")
-            };
-            match (missing(&own, &theirs), missing(&theirs, &own)) {
-                (old, new) if old.is_empty() && new.is_empty() => {
-                    Finding::new(check, Outcome::Ok, "the same on both sides")
-                }
-                (old, new) if old.is_empty() => Finding::new(
-                    check,
-                    Outcome::Warning,
-                    format!("the server is newer: this program does not know {new}"),
-                ),
-                (old, _) => {
-                    let detail = format!("the server is older: it does not know {old}");
-                    Finding::new(check, Outcome::Warning, detail)
-                }
-            }
-        }
-    }
-}
-
-/// Methods and fields by their full names, of our own package.
-fn names(file: &FileDescriptorProto) -> Vec<String> {
-    if file.package() != "sessiond.v1" {
-        return Vec::new();
-    }
-    let services = file.service.iter().flat_map(|service| {
-        service.method.iter().map(|method| format!("{}.{}", service.name(), method.name()))
-    });
-    let messages = file.message_type.iter().flat_map(|message| {
-        message.field.iter().map(|field| format!("{}.{}", message.name(), field.name()))
-    });
-    services.chain(messages).collect()
-}
-
-async fn described(server: &Server) -> Result<FileDescriptorSet, Failure> {
-    let mut found = FileDescriptorSet::default();
-    // The answer is the file of the symbol without those that it imports.
-    let symbols = SERVICES.iter().filter(|name| name.starts_with("sessiond.v1"));
-    for symbol in symbols.chain(&["sessiond.v1.Event"]) {
-        let request = ServerReflectionRequest {
-            host: String::new(),
-            message_request: Some(MessageRequest::FileContainingSymbol((*symbol).to_owned())),
-        };
-        let mut client = ServerReflectionClient::new(server.channel.clone());
-        let mut answers = client.server_reflection_info(once(request)).await?.into_inner();
-        let answer = match answers.message().await {
-            // An older server does not have this service.
-            Err(status) if status.code() == Code::NotFound => continue,
-            answer => answer?,
-        };
-        let Some(answer) = answer else { continue };
-        if let Some(MessageResponse::FileDescriptorResponse(files)) = answer.message_response {
-            let files = files.file_descriptor_proto.iter();
-            found
-                .file
-                .extend(files.filter_map(|file| FileDescriptorProto::decode(file.as_slice()).ok()));
-        }
-    }
-    Ok(found)
-}
-
 fn clock(metadata: &MetadataMap, own: i64) -> Finding {
     let check = "clock";
     let date = metadata.get("date").and_then(|date| date.to_str().ok());
@@ -256,12 +181,5 @@ mod tests {
     fn a_slow_answer_is_a_warning() {
         assert_eq!(latency("a", Duration::from_millis(3)).0, Outcome::Ok);
         assert_eq!(latency("a", Duration::from_secs(1)).0, Outcome::Warning);
-    }
-
-    #[test]
-    fn the_contract_has_names_to_compare() {
-        let own = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap();
-        let names: BTreeSet<_> = own.file.iter().flat_map(names).collect();
-        assert!(names.contains("EventService.AppendEvent") && names.contains("Event.event_id"));
     }
 }

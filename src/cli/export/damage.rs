@@ -1,4 +1,4 @@
-//! What can still be read of a damaged store, for `export --skip-damaged`.
+//! Reads around damage, for `export --skip-damaged`.
 
 use indexmap::IndexSet;
 use tonic::{Code, Response, Status};
@@ -7,7 +7,7 @@ use tonic_types::StatusExt as _;
 use crate::{
     cli::{
         args::JSON_FORM,
-        calls::get_request,
+        calls::{get_request, sessions_page},
         connect::Server,
         failure::{Failure, tell},
     },
@@ -31,10 +31,10 @@ pub async fn list(
     for order in [v1::SessionOrder::LastEventTimeAsc, v1::SessionOrder::LastEventTimeDesc] {
         let mut request = v1::ListSessionsRequest { order: order.into(), ..request.clone() };
         loop {
-            match server.sessions().list_sessions(request.clone()).await.map(Response::into_inner) {
-                Ok(page) => {
-                    keys.extend(page.sessions.into_iter().filter_map(|session| session.key));
-                    request.page_token = page.next_page_token;
+            match sessions_page(server, request.clone()).await {
+                Ok((page, next)) => {
+                    keys.extend(page);
+                    request.page_token = next;
                     if request.page_token.is_empty() {
                         return Ok(keys);
                     }

@@ -1,7 +1,6 @@
 //! `sessiond export`: writes sessions into files that ADK reads or `import` restores.
 
 mod damage;
-mod files;
 mod shared;
 mod write;
 
@@ -11,13 +10,11 @@ use clap::{Args, ValueEnum};
 use indexmap::IndexSet;
 use tonic::Code;
 
-use self::{
-    files::{Directory, finish, list, new_file},
-    write::Written,
-};
+use self::write::Written;
 use super::{
-    adk_file::{Losses, file_name},
+    adk_file::{Directory, Losses, file_name},
     args::ScopeArgs,
+    calls::{all_pages, sessions_page, sessions_request},
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
     hidden::Form,
@@ -88,9 +85,20 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         let directory = args.out.as_deref();
         return shared::export(&server, key, directory, args.file_mode, format).await;
     }
-    let keys = match key.session_id.is_empty() {
-        true => list(&server, key.clone(), args.skip_damaged).await?,
-        false => IndexSet::from([key.clone()]),
+    // A session that is used meanwhile goes to the end, and is listed twice rather than never.
+    let order = v1::SessionOrder::LastEventTimeAsc.into();
+    let request =
+        v1::ListSessionsRequest { order, ..sessions_request(&key.app_name, &key.user_id) };
+    let keys = match (key.session_id.is_empty(), args.skip_damaged) {
+        (false, _) => IndexSet::from([key.clone()]),
+        (true, true) => damage::list(&server, &request).await?,
+        (true, false) => {
+            let keys = all_pages(async |page_token| {
+                let request = v1::ListSessionsRequest { page_token, ..request.clone() };
+                Ok(sessions_page(&server, request).await?)
+            });
+            keys.await?.into_iter().collect()
+        }
     };
     if keys.is_empty() {
         let user = match key.user_id.as_str() {
@@ -111,7 +119,8 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         warn(&key.session_id, &losses);
         return Ok(());
     };
-    let to = Directory::create(&directory, args.file_mode)?;
+    let to =
+        Directory::create(&directory, args.file_mode.permissions()).map_err(Failure::Failed)?;
     export_all(&server, &keys, (exact, args.skip_damaged), &to, Lines::new(format, &FILES)).await
 }
 
@@ -180,12 +189,10 @@ async fn export_to_file(
     directory: &Directory,
 ) -> Result<(PathBuf, Written), Failure> {
     let name = file_name([&key.app_name, &key.user_id, &key.session_id], SUFFIX);
-    let path = directory.join(name);
-    let mut file = new_file(directory, &path)?;
+    let mut file = directory.new_file(&name).map_err(Failure::Failed)?;
     let written = match is_damaged {
-        true => write::readable(server, key, exact, &mut file).await?,
-        false => write::whole(server, key, exact, &mut file).await?,
+        true => write::readable(server, key, exact, &mut file.to).await?,
+        false => write::whole(server, key, exact, &mut file.to).await?,
     };
-    finish(file, &path)?;
-    Ok((path, written))
+    Ok((file.finish().map_err(Failure::Failed)?, written))
 }

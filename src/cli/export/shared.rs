@@ -2,12 +2,10 @@
 
 use std::{io::Write as _, path::Path};
 
-use super::files::{Directory, finish, new_file};
 use crate::{
     cli::{
-        adk_file::{file_name, shared_file},
-        args::MAX_PAGE,
-        calls::{all_pages, retry, shared_scope},
+        adk_file::{Directory, file_name, shared_file},
+        calls::{all_pages, shared_scope, users_page},
         connect::Server,
         failure::Failure,
         hidden::Form,
@@ -45,7 +43,8 @@ pub async fn export(
     };
     let mut owners = vec![key.user_id.clone()];
     if key.user_id.is_empty() {
-        owners.extend(users(server, &key.app_name).await?);
+        let users = async |token| users_page(server, &key.app_name, token).await;
+        owners.extend(all_pages(users).await?);
     }
     let (mut files, mut lines) = (0, Lines::new(format, &FILES));
     for user_id in owners {
@@ -54,11 +53,13 @@ pub async fn export(
         if state.is_empty() {
             continue;
         }
-        let directory = &Directory::create(directory, file_mode)?;
-        let path = directory.join(file_name([&key.app_name, &key.user_id], SUFFIX));
-        let mut file = new_file(directory, &path)?;
-        file.write_all(shared_file(&key.app_name, &key.user_id, &state).as_bytes())?;
-        finish(file, &path)?;
+        let name = file_name([&key.app_name, &key.user_id], SUFFIX);
+        let directory = Directory::create(directory, file_mode.permissions());
+        let file = directory.and_then(|directory| directory.new_file(&name));
+        let mut file = file.map_err(Failure::Failed)?;
+        let text = shared_file(&key.app_name, &key.user_id, &state);
+        file.to.write_all(text.as_bytes())?;
+        let path = file.finish().map_err(Failure::Failed)?;
         files += 1;
         lines.add(&serde_json::json!({
             "file": path,
@@ -72,17 +73,6 @@ pub async fn export(
         0 => Err(Failure::Failed(format!("no state in application `{}`", key.app_name))),
         _ => Ok(()),
     }
-}
-
-/// The users that have a session or state.
-async fn users(server: &Server, app_name: &str) -> Result<Vec<String>, Failure> {
-    let users = all_pages(async |page_token| {
-        let app_name = app_name.to_owned();
-        let request = v1::ListUsersRequest { app_name, page_size: MAX_PAGE, page_token };
-        let page = retry(async || server.admin().list_users(request.clone()).await).await?;
-        Ok((page.users, page.next_page_token))
-    });
-    Ok(users.await?.into_iter().map(|user| user.user_id).collect())
 }
 
 /// The scope's own keys: those of a user without the application's.

@@ -11,9 +11,12 @@ use crate::{
         convert::{address_of, file_event, state_of},
         failure::{Failure, tell},
         time,
-        whole_state::complete,
+        whole_state::{complete, warn},
     },
-    domain::json::Json,
+    domain::{
+        json::Json,
+        visible::{Marker, Visible},
+    },
     proto::v1::{self, session::Expiration},
 };
 
@@ -53,15 +56,15 @@ pub async fn whole(
     if writer.events() as i64 != last {
         return Err(changed());
     }
-    end(writer, session, &created)
+    end(writer, (session, &created), exact)
 }
 
 fn changed() -> Failure {
     Failure::Failed("the session changed during the export. Export it again".to_owned())
 }
 
-/// Writes what can be read of a damaged session: all but single events, or the session as it was right after the last event before the
-/// damage. Says what it left out.
+/// Writes the readable part of a damaged session: all but single events, or the session as it was right after the last event before the
+/// damage. Reports the omissions.
 pub async fn readable(
     server: &Server,
     key: &v1::SessionKey,
@@ -71,16 +74,28 @@ pub async fn readable(
     let now = v1::GetSessionRequest { without_state: true, ..get_request(key) };
     let now = server.sessions().get_session(now).await?.into_inner().session.unwrap_or_default();
     let last = now.last_sequence;
-    let log = damage::each_event(server, key, last, |_| Ok(())).await?;
+    let mut markers = Vec::new();
+    let note = |event: v1::Event| {
+        let sequence = event.sequence.cast_unsigned();
+        let marker = event.rewind_to_sequence.map(|to| Marker { sequence, to: to.cast_unsigned() });
+        markers.extend(marker);
+        Ok(())
+    };
+    let log = damage::each_event(server, key, last, note).await?;
+    let visible = Visible::new(&markers, log.last.cast_unsigned());
     // The state as of an event is put together from the log.
     let as_of = [None, Some(log.last)];
     let as_of = if log.last == last { &as_of[..] } else { &as_of[1..] };
     let session = damage::session(server, key, as_of).await?;
+    warn(session.state_omitted, &session.damaged_keys);
     let created = damage::session(server, key, &[Some(0)]).await?;
     let mut writer = begin(to, &session, exact)?;
-    let each = |event| Ok(writer.event(&file_event(event))?);
+    let each = |event: v1::Event| {
+        let rewound = !visible.contains(event.sequence.cast_unsigned());
+        Ok(writer.event(&file_event(v1::Event { rewound, ..event }))?)
+    };
     damage::each_event(server, key, log.last, each).await?;
-    let written = end(writer, session, &created)?;
+    let written = end(writer, (session, &created), exact)?;
     let v1::SessionKey { user_id, session_id, .. } = key;
     let name = format!("note: session `{session_id}` of `{user_id}`");
     if log.last < last {
@@ -109,10 +124,10 @@ fn begin<'a, W: Write>(
 
 fn end<W: Write>(
     writer: FileWriter<'_, W>,
-    session: v1::Session,
-    created: &v1::Session,
+    (session, created): (v1::Session, &v1::Session),
+    exact: bool,
 ) -> Result<Written, Failure> {
-    if created.state_omitted {
+    if created.state_omitted && exact {
         tell("warning: the state at the creation does not fit into an answer and is left out");
     }
     let events = writer.events();

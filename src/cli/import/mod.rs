@@ -77,7 +77,7 @@ struct Report<'a> {
     imported: Imported,
 }
 
-/// What became of a file's content.
+/// Outcome of a file.
 #[derive(Debug, Default, Serialize)]
 struct Imported {
     created: bool,
@@ -92,7 +92,7 @@ struct Imported {
     changed: BTreeSet<String>,
 }
 
-/// How far the import of a file came, for the message about its failure.
+/// Position of an import in its file, for the message about its failure.
 #[derive(Debug, Default)]
 struct Where {
     key: v1::SessionKey,

@@ -32,8 +32,8 @@ pub struct Log {
     /// By id.
     pub events: HashMap<String, Event>,
     /// Id of the newest event; empty if there are no events.
-    newest: String,
-    last_sequence: i64,
+    pub newest: String,
+    pub last_sequence: i64,
 }
 
 impl Log {

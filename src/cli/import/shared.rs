@@ -64,7 +64,7 @@ pub struct State {
     versions: HashMap<String, i64>,
 }
 
-/// What an import of one session leaves on the keys that it writes.
+/// Tells the changes of an import from those of others.
 struct Mark {
     key: v1::SessionKey,
     /// Author of its changes outside of the session's log.

@@ -24,7 +24,8 @@ fn create_line(arguments: &[&str]) -> v1::CreateSessionRequest {
 
 fn update_line(arguments: &[&str]) -> Result<v1::UpdateSessionRequest, Failure> {
     let line = [&["x", "--app", "a", "--user", "u", "--session", "s"], arguments].concat();
-    update_request(Update::try_parse_from(line).unwrap().args)
+    let args = Update::try_parse_from(line).unwrap().args;
+    update_request(args.metadata, args.no_labels, args.no_expiry)
 }
 
 #[test]
@@ -75,7 +76,7 @@ struct Get {
 
 fn request(arguments: &[&str]) -> v1::GetSessionRequest {
     let line = [&["x", "--app", "", "--user", "", "--session", "s"], arguments].concat();
-    get_request(Get::try_parse_from(line).unwrap().args).unwrap()
+    get_request(v1::SessionKey::default(), Get::try_parse_from(line).unwrap().args)
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::{
     connect::{ConnectArgs, Server},
     convert::state_of,
     failure::{Failure, tell},
-    find::whole_key,
+    find::connect_to,
     message::AsJson,
     output::{self, Format},
     parse, resume, terminal, time,
@@ -83,9 +83,7 @@ pub async fn run(args: ShowArgs) -> Result<(), Failure> {
     let format = args.connect.output.unwrap_or(Format::Table);
     let width = args.width.map_or(View::live().width, usize::from);
     let view = View { width, full: args.full, now: Some(time::now()) };
-    let key = args.key.key()?;
-    let server = Server::connect(&args.connect).await?;
-    let key = whole_key(&server, Some(key)).await?.unwrap_or_default();
+    let (server, key) = connect_to(&args.connect, &args.key).await?;
     if let Some((from, to)) = args.diff {
         return difference(&server, key, from, to, &args, &view).await;
     }

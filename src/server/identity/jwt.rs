@@ -3,22 +3,16 @@
 //! The signatures are ring's, which TLS uses as well. Of the JOSE family this takes what RFC 8725 recommends and nothing else: no key or
 //! address of one in the header, no encryption, no compression.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, MapAccess, Visitor},
-};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::jwt_keys::Algorithm;
 use crate::{
     access::{Identity, SUBJECT},
-    domain::{error::CredentialFault, time::Time},
+    domain::{error::CredentialFault, json::Reader, time::Time},
 };
 
 /// Seconds by which the clocks of issuer and server may differ.
@@ -47,33 +41,13 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// The members of a JSON object, which have different names: of two with one name, a proxy may read the other one.
-struct Members(Map<String, Value>);
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object whose members have different names")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Members, A::Error> {
-                let mut members = Map::new();
-                while let Some((name, value)) = access.next_entry()? {
-                    if members.insert(name, value).is_some() {
-                        return Err(de::Error::custom("two members have one name"));
-                    }
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Object)
-    }
+/// The members of a JSON object, which must have different names: of two with one name, a proxy may read the other one.
+fn members(text: &[u8]) -> Option<Map<String, Value>> {
+    let members: Map<_, _> = serde_json::from_slice(text).ok()?;
+    let mut reader = Reader::new(str::from_utf8(text).ok()?);
+    reader.head();
+    let names = std::iter::from_fn(|| reader.next_key().map(|_| reader.skip_value())).count();
+    (names == members.len()).then_some(members)
 }
 
 pub fn has_its_form(token: &str) -> bool {
@@ -89,7 +63,7 @@ pub fn parse(token: &str) -> Result<Unverified<'_>, CredentialFault> {
     let (message, signature) = token.rsplit_once('.').ok_or(malformed)?;
     let (header, claims) = message.split_once('.').ok_or(malformed)?;
     let header = decode(header).ok_or(malformed)?;
-    let Members(header) = serde_json::from_slice(&header).map_err(|_| malformed)?;
+    let header = members(&header).ok_or(malformed)?;
     let header: Header = serde_json::from_value(header.into()).map_err(|_| malformed)?;
     let Header { alg, kid: key_id, crit: None } = header else { return Err(malformed) };
     let algorithm = Algorithm::named(&alg).ok_or(CredentialFault::Algorithm)?;
@@ -115,8 +89,7 @@ pub fn identity(
     now: Time,
 ) -> Result<Identity, CredentialFault> {
     let content = decode(token.claims).ok_or(CredentialFault::Malformed)?;
-    let Members(claims) =
-        serde_json::from_slice(&content).map_err(|_| CredentialFault::Malformed)?;
+    let claims = members(&content).ok_or(CredentialFault::Malformed)?;
     let text = |name| claims.get(name).and_then(Value::as_str);
     if text("iss") != Some(&*expected.issuer) {
         return Err(CredentialFault::Issuer);

@@ -44,7 +44,8 @@ pub fn load(
 ) -> Result<Reloaded<JwtVerifier>, String> {
     let (issuer, audience) = (issuer.to_owned(), audience.to_owned());
     let file = NamedFile::new("--jwt-keys", path);
-    Reloaded::load_one("jwt_keys", file, move |file, content| {
+    Reloaded::load("jwt_keys", vec![file], move |files, contents| {
+        let (file, content) = (&files[0], &contents[0]);
         let keys = jwt_keys::parse(content).map_err(|cause| {
             format!("{} Pass a JWKS or PEM file with public keys.", file.refused(cause))
         })?;

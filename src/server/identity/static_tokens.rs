@@ -22,13 +22,7 @@ use crate::{
 };
 
 /// The holders, by the hashes of their tokens. How long a lookup takes tells something of a hash at most, from which no token follows.
-pub struct StaticTokens(Holders);
-
-impl StaticTokens {
-    pub fn holder(&self, hash: &TokenHash) -> Option<Arc<Identity>> {
-        self.0.get(hash).cloned()
-    }
-}
+pub type Holders = HashMap<TokenHash, Arc<Identity>>;
 
 /// The whole file.
 #[derive(Deserialize)]
@@ -48,19 +42,19 @@ struct Entry {
     user: Option<String>,
 }
 
-pub fn load(path: &Path) -> Result<Reloaded<StaticTokens>, String> {
+pub fn load(path: &Path) -> Result<Reloaded<Holders>, String> {
     let before = Mutex::new(HashMap::new());
-    Reloaded::load_one("tokens", NamedFile::new("--token-hashes", path), move |file, content| {
+    let file = NamedFile::new("--token-hashes", path);
+    Reloaded::load("tokens", vec![file], move |files, contents| {
+        let (file, content) = (&files[0], &contents[0]);
         let parsed = parse(content).map_err(|cause| {
             format!("{} Print entries with `sessiond token hash`.", file.refused(&cause))
         });
         let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
         *before = replace(&before, parsed?);
-        Ok(StaticTokens(before.clone()))
+        Ok(before.clone())
     })
 }
-
-type Holders = HashMap<TokenHash, Arc<Identity>>;
 
 /// The holders in the place of those before. The tokens of those are taken back that are gone, stand for another holder, or end sooner.
 fn replace(before: &Holders, mut entries: HashMap<TokenHash, Identity>) -> Holders {

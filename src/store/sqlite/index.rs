@@ -18,7 +18,7 @@ impl Writer {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(vacant) => {
                 self.grown += UNINDEXED_BYTES;
-                Ok(vacant.insert(self.tables.unindexed(log)?.1))
+                Ok(vacant.insert(self.tables.unindexed(log)?))
             }
         }
     }

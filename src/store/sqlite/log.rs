@@ -4,7 +4,11 @@
 //! [`LOG_STEP`] successive rows of a log, so that a commit to many logs does not change a page of the index for each of them. The rows that follow
 //! are *unindexed*: their numbers stand in the row of the node.
 
-use super::{connection::Tables, prelude::*, row};
+use super::{
+    connection::{Tables, driver},
+    prelude::*,
+    row,
+};
 
 /// Rows of a log in one row of its index, at most. Until they are indexed, the row of the node grows by about seven bytes with each. To
 /// change it is a change of the tables.
@@ -15,15 +19,6 @@ pub(super) const LOG_STEP: usize = 32;
 pub(super) struct Log {
     pub(super) node: NodeId,
     pub(super) kind: ScopeKind,
-}
-
-/// Runs that may hold versions in `(after, up_to]`. The parameters are those of [`runs_of`].
-const RUNS: &str =
-    "SELECT version, rows FROM log_index WHERE node = ?1 AND version > ?2 AND version < ?3";
-
-fn runs_of(node: NodeId, after: Version, up_to: Version) -> (NodeId, Version, Version) {
-    // The version of a damaged node may be any number that SQLite has.
-    (node, after, (up_to + LOG_STEP as u64).min(i64::MAX.cast_unsigned()))
 }
 
 impl Log {
@@ -45,19 +40,31 @@ impl Log {
             ScopeKind::Application | ScopeKind::User => "scope_log",
         }
     }
+
+    /// The table of the node, and its column of the last version.
+    fn of_node(self) -> (&'static str, &'static str) {
+        match self.kind {
+            ScopeKind::Session => ("session", "last_sequence"),
+            ScopeKind::Application | ScopeKind::User => ("scope", "version"),
+        }
+    }
+
+    /// Selects the runs that may hold versions behind `?2` and before `?3`, and last the unindexed rows.
+    fn runs(self, order: &str) -> String {
+        let (table, last) = self.of_node();
+        format!(
+            "SELECT version, rows FROM log_index WHERE node = ?1 AND version > ?2 AND version < ?3
+             UNION ALL SELECT {last}, unindexed FROM {table} WHERE id = ?1
+             ORDER BY version {order}"
+        )
+    }
 }
 
 impl Tables {
-    /// The version of a log, and its unindexed rows. A log that nothing was written to has version 0.
-    pub(super) fn unindexed(&self, log: Log) -> Result<(Version, Vec<i64>)> {
-        let sql = match log.kind {
-            ScopeKind::Session => "SELECT last_sequence, unindexed FROM session WHERE id = ?1",
-            ScopeKind::Application | ScopeKind::User => {
-                "SELECT version, unindexed FROM scope WHERE id = ?1"
-            }
-        };
-        let found = self.one(sql, [log.node], |row| Ok((row.get(0)?, row::parsed(row, 1)?)))?;
-        Ok(found.unwrap_or_default())
+    /// The unindexed rows of a log, oldest first.
+    pub(super) fn unindexed(&self, log: Log) -> Result<Vec<i64>> {
+        let sql = format!("SELECT unindexed FROM {} WHERE id = ?1", log.of_node().0);
+        Ok(self.one(&sql, [log.node], |row| row::parsed(row, 0))?.unwrap_or_default())
     }
 
     /// Goes through the rows of a log in `(after, up_to]` until `take` refuses one. Returns whether it took all. The first column is the
@@ -70,44 +77,32 @@ impl Tables {
         descending: bool,
         mut take: impl FnMut(&Row<'_>) -> Result<bool>,
     ) -> Result<bool> {
-        let (last, unindexed) = self.unindexed(log)?;
-        let indexed = last.saturating_sub(unindexed.len() as u64);
-        let mut expected = Dense { after, up_to: up_to.min(last), descending };
+        let (table, last) = log.of_node();
+        let last = self.value(&format!("SELECT {last} FROM {table} WHERE id = ?1"), [log.node])?;
+        // Nothing was written to a log whose node has no row.
+        let up_to = up_to.min(last.unwrap_or(0));
+        let mut expected = Dense { after, up_to, descending };
         let mut take = |row: &Row<'_>| {
             let version = row.get(0)?;
             expected.next(version)?;
             take(row).map_err(|error| error.in_row(Damage::in_log(log.kind), version))
         };
-        for in_index in [!descending, descending] {
-            let (after, up_to) = match in_index {
-                true => (after, up_to.min(indexed)),
-                false => (after.max(indexed), up_to.min(last)),
-            };
-            if after >= up_to {
-                continue;
-            }
-            let is_whole = if in_index {
-                let order = if descending { "DESC" } else { "ASC" };
-                let sql = format!("{RUNS} ORDER BY version {order}");
-                self.each(&sql, runs_of(log.node, after, up_to), |run| {
-                    let (last, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
-                    let before = last.saturating_sub(rows.len() as u64);
-                    // Of the first and the last run a part may be meant.
-                    let start = after.saturating_sub(before) as usize;
-                    let end = rows.len().saturating_sub(last.saturating_sub(up_to) as usize);
-                    let rows = rows.get(start..end).unwrap_or_default();
-                    self.each_of(log, columns, rows, descending, &mut take)
-                })?
-            } else {
-                let rows = &unindexed[(after - indexed) as usize..(up_to - indexed) as usize];
-                self.each_of(log, columns, rows, descending, &mut take)?
-            };
-            if !is_whole {
-                return Ok(false);
-            }
+        let runs = log.runs(if descending { "DESC" } else { "ASC" });
+        // The version of a damaged node may be any number that SQLite has.
+        let end = (up_to + LOG_STEP as u64).min(i64::MAX.cast_unsigned());
+        let is_whole = self.each(&runs, (log.node, after, end), |run| {
+            let (last, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
+            let before = last.saturating_sub(rows.len() as u64);
+            // Of some runs a part may be meant, or nothing.
+            let start = after.saturating_sub(before) as usize;
+            let end = rows.len().saturating_sub(last.saturating_sub(up_to) as usize);
+            let rows = rows.get(start..end).unwrap_or_default();
+            self.each_of(log, columns, rows, descending, &mut take)
+        })?;
+        if is_whole {
+            expected.end()?;
         }
-        expected.end()?;
-        Ok(true)
+        Ok(is_whole)
     }
 
     /// Goes through rows by their numbers, in the order of the list or from its end. Passes over those that are missing.
@@ -121,9 +116,13 @@ impl Tables {
     ) -> Result<bool> {
         let table = log.table();
         let sql = format!("SELECT {columns} FROM {table} t WHERE t.id = ?1");
+        let mut statement = self.prepare(&sql).map_err(driver)?;
         for at in 0..rows.len() {
             let at = if descending { rows.len() - 1 - at } else { at };
-            if !self.each(&sql, [rows[at]], &mut *take)? {
+            let mut found = statement.query([rows[at]]).map_err(driver)?;
+            if let Some(row) = found.next().map_err(driver)?
+                && !take(&Row(row))?
+            {
                 return Ok(false);
             }
         }
@@ -138,11 +137,10 @@ impl Tables {
         mut take: impl FnMut(&Row<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut take = |row: &Row<'_>| take(row).map(|()| true);
-        let sql = "SELECT rows FROM log_index WHERE node = ?1 ORDER BY version";
-        self.each(sql, [log.node], |run| {
-            self.each_of(log, columns, &row::parsed::<Vec<i64>>(run, 0)?, false, &mut take)
+        self.each(&log.runs("ASC"), (log.node, 0, i64::MAX), |run| {
+            self.each_of(log, columns, &row::parsed::<Vec<i64>>(run, 1)?, false, &mut take)
         })?;
-        self.each_of(log, columns, &self.unindexed(log)?.1, false, &mut take).map(drop)
+        Ok(())
     }
 
     /// Puts successive rows of a log, the last of which has this version, into the index.

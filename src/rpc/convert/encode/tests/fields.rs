@@ -21,10 +21,7 @@ use crate::{
         watch_response::Kind,
     },
     rpc::{
-        convert::{
-            Form, Mode,
-            encode::{self, Mode},
-        },
+        convert::{Form, Mode, encode},
         status::status,
     },
     store::{Appended, AppendedEvent, Created},

@@ -14,10 +14,7 @@ use crate::{
     },
     engine::{List, SessionAnswer, WatchItem},
     proto::v1::{self, event::BodyForm, session::StateForm, watch_response::Kind},
-    rpc::convert::{
-        Form, Mode,
-        encode::{self, Mode},
-    },
+    rpc::convert::{Form, Mode, encode},
     store::{Appended, AppendedEvent, StateUpdated},
 };
 

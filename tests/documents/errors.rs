@@ -1,17 +1,10 @@
 //! The catalogue of errors names every reason that the service has, and no other.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and looks around where the program must not"
-)]
-
 use std::collections::BTreeSet;
 
-const CATALOGUE: &str = include_str!("../docs/errors.md");
-const REASONS: &str = include_str!("../src/domain/reason.rs");
-const ERRORS: &str = include_str!("../src/domain/error.rs");
+const CATALOGUE: &str = include_str!("../../docs/errors.md");
+const REASONS: &str = include_str!("../../src/domain/reason.rs");
+const ERRORS: &str = include_str!("../../src/domain/error.rs");
 
 /// The names that an enum of the sources has for programs: each is written once, beside its value.
 fn names(source: &str) -> BTreeSet<&str> {

@@ -2,12 +2,6 @@
 //!
 //! tests/process/metrics.rs holds that page against servers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and looks around where the program must not"
-)]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     iter,
@@ -16,11 +10,10 @@ use std::{
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
-const DOCUMENT: &str = include_str!("../docs/metrics.md");
-const RUNBOOK: &str = include_str!("../docs/runbook.md");
-const DASHBOARD: &str = include_str!("../packaging/grafana/dashboard.json");
-const PICTURE: &str = include_str!("../docs/dashboard.svg");
-const ALERTS: &str = include_str!("../packaging/grafana/alerts.yaml");
+const DOCUMENT: &str = include_str!("../../docs/metrics.md");
+const RUNBOOK: &str = include_str!("../../docs/runbook.md");
+const DASHBOARD: &str = include_str!("../../packaging/grafana/dashboard.json");
+const ALERTS: &str = include_str!("../../packaging/grafana/alerts.yaml");
 
 /// Names in expressions that are no metric of ours: Prometheus' own, and what it adds to samples.
 const OTHERS: [&str; 5] = ["up", "instance", "ALERTS", "alertname", "alertstate"];
@@ -101,35 +94,12 @@ fn expressions(panel: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_first_row_says_whether_it_is_healthy() {
+fn the_dashboard_names_every_condition() {
     let dashboard = dashboard();
-    let outer = dashboard["panels"].as_array().unwrap();
-    let is_row = |panel: &&Value| panel["type"] == "row";
-    assert!(is_row(&&outer[0]) && outer[0]["collapsed"] == false, "it is open");
-    let first: Vec<_> = outer[1..].iter().take_while(|panel| !is_row(panel)).collect();
-    let titles: Vec<_> = first.iter().map(|panel| panel["title"].as_str().unwrap()).collect();
-    let expected = [
-        "Condition",
-        "Appends per second",
-        "Appends, p99",
-        "Calls that fail",
-        "Disk",
-        "Firing alerts",
-    ];
-    assert_eq!(titles, expected);
-    for panel in &first {
-        let defaults = &panel["fieldConfig"]["defaults"];
-        assert_eq!(panel["type"], "stat");
-        let title = panel["title"].as_str().unwrap();
-        assert!(PICTURE.contains(&format!(">{title}</text>")), "{title} is not in the picture");
-        assert!(defaults["thresholds"]["steps"].as_array().unwrap().len() >= 2, "{panel}");
-        assert_eq!(defaults["color"]["mode"], "thresholds");
-        assert_eq!(panel["options"]["colorMode"], "background");
-        assert_eq!(panel["gridPos"]["y"], 1, "they are side by side");
-    }
-    // Each condition has its number and its text, as `Phase` names them.
-    let condition = expressions(first[0])[0];
-    let texts = &first[0]["fieldConfig"]["defaults"]["mappings"][0]["options"];
+    let panel = charts(&dashboard)[0];
+    assert_eq!(panel["title"], "Condition");
+    let condition = expressions(panel)[0];
+    let texts = &panel["fieldConfig"]["defaults"]["mappings"][0]["options"];
     let (_, labels) = condition.split_once("up{").unwrap();
     let named: Vec<_> =
         labels.split("condition=\"").skip(1).map(|it| it.split('"').next().unwrap()).collect();
@@ -144,49 +114,7 @@ fn the_first_row_says_whether_it_is_healthy() {
 }
 
 #[test]
-fn every_panel_says_what_it_shows_and_in_which_unit() {
-    let dashboard = dashboard();
-    let charts = charts(&dashboard);
-    assert!(charts.len() > 40, "they were found");
-    for panel in &charts {
-        let description = panel["description"].as_str().unwrap_or_default();
-        assert!(description.ends_with('.') && description.len() > 5, "{}", panel["title"]);
-        let unit = panel["fieldConfig"]["defaults"]["unit"].as_str().unwrap_or_default();
-        assert!(!unit.is_empty(), "{}", panel["title"]);
-        // A legend of all methods is larger than the plot.
-        for expression in expressions(panel) {
-            let is_wide = expression.contains("by (method") || expression.contains(", method)");
-            let is_short = expression.starts_with("topk(") && expression.contains(" > 0");
-            assert!(
-                !is_wide || is_short || expression.contains("rpc_server_streams{"),
-                "{expression}"
-            );
-            assert!(!is_short || panel["options"]["legend"]["displayMode"] == "table");
-        }
-        // The smaller one would lie on the axis.
-        let together = |a: &str, b: &str| {
-            let all = expressions(panel);
-            all.len() > 1 && [a, b].iter().all(|it| all.iter().any(|one| one.contains(it)))
-        };
-        assert!(!together("resident_memory", "virtual_memory"));
-        assert!(!together("open_fds", "max_fds"));
-    }
-    let ids: BTreeSet<_> = panels(&dashboard).iter().map(|it| it["id"].as_u64().unwrap()).collect();
-    assert_eq!(ids.len(), panels(&dashboard).len(), "each has its own id");
-}
-
-#[test]
-fn rows_for_what_may_be_missing_are_collapsed() {
-    let dashboard = dashboard();
-    for title in ["SQLite", "PostgreSQL", "TLS and files"] {
-        let row = panels(&dashboard).into_iter().find(|it| it["title"] == title).unwrap();
-        assert_eq!(row["collapsed"], true, "{title}");
-        assert!(!row["panels"].as_array().unwrap().is_empty(), "{title}");
-    }
-}
-
-#[test]
-fn links_lead_to_the_runbook_and_restarts_are_marked() {
+fn the_dashboard_has_the_runbook() {
     let dashboard = dashboard();
     // The text without its links, which lead to files.
     let runbook = panels(&dashboard).into_iter().find(|it| it["type"] == "text").unwrap();
@@ -200,12 +128,6 @@ fn links_lead_to_the_runbook_and_restarts_are_marked() {
     }
     plain += rest;
     assert_eq!(shown, plain, "it is docs/runbook.md");
-    let url =
-        format!("/d/{}/sessiond?viewPanel={}", dashboard["uid"].as_str().unwrap(), runbook["id"]);
-    assert_eq!(dashboard["links"][0]["url"], url);
-    for panel in &dashboard["panels"].as_array().unwrap()[1..=6] {
-        assert_eq!(panel["links"][0]["url"], url);
-    }
     let restarts = dashboard["annotations"]["list"][0]["expr"].as_str().unwrap();
     assert_eq!(metrics_of(restarts), BTreeSet::from(["process_start_time_seconds"]));
 }

@@ -1,12 +1,6 @@
 //! The documents show what is in the repository: the programs of docs/clients.md are its files, bodies are in ADK's form, and the tests
 //! that docs/security.md names are there.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and looks around where the program must not"
-)]
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -14,9 +8,9 @@ use std::{
 
 use serde_json::Value;
 
-const CLIENTS: &str = include_str!("../docs/clients.md");
-const SECURITY: &str = include_str!("../docs/security.md");
-const TUTORIAL: &str = include_str!("../docs/tutorial.md");
+const CLIENTS: &str = include_str!("../../docs/clients.md");
+const SECURITY: &str = include_str!("../../docs/security.md");
+const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
 
 /// Each line `[`name`](../path):` of the document that shows a file, as the path and the block below it.
 fn shown_files() -> Vec<(&'static str, &'static str)> {

@@ -1,12 +1,5 @@
 //! README.md and the pages of docs/, executed: the tutorial answers what it shows, and the command lines work.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and looks around where the program must not"
-)]
-
 use std::{
     env, fs,
     io::{BufRead as _, BufReader},
@@ -18,12 +11,12 @@ use serde_json::Value;
 use sessiond_test_support::pty::Terminal;
 use tempfile::TempDir;
 
-const README: &str = include_str!("../README.md");
-const TUTORIAL: &str = include_str!("../docs/tutorial.md");
-const ACCESS: &str = include_str!("../docs/access.md");
-const CLI: &str = include_str!("../docs/cli.md");
-const CONFIGURATION: &str = include_str!("../docs/configuration.md");
-const GUIDE: &str = include_str!("../docs/guide.md");
+const README: &str = include_str!("../../README.md");
+const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
+const ACCESS: &str = include_str!("../../docs/access.md");
+const CLI: &str = include_str!("../../docs/cli.md");
+const CONFIGURATION: &str = include_str!("../../docs/configuration.md");
+const GUIDE: &str = include_str!("../../docs/guide.md");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
 
 /// A server that ends with its test.
