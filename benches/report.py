@@ -1,10 +1,9 @@
-"""Writes BENCHMARKS.md from the rows of benches/run: `report.py ROWS SECONDS POSTGRES FILESYSTEM`."""
+"""Writes BENCHMARKS.md from the rows of benches/run: `report.py ROWS SECONDS VERSION POSTGRES FILESYSTEM`."""
 
 import json
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -46,19 +45,17 @@ DURABILITY = """| contender | an append is acknowledged |
 | echo | stores nothing |"""
 
 
-def machine(postgres: str, filesystem: str) -> str:
+def machine(version: str, postgres: str, filesystem: str) -> str:
     """The machine and the versions, as a list."""
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory = int(re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text()).group(1)) // 1_000_000
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    date = subprocess.run(["git", "log", "-1", "--format=%as"], capture_output=True, text=True, check=True).stdout.strip()
     lock = Path("benches/rust/Cargo.lock").read_text()
     adk = re.search(r'name = "adk-session"\nversion = "(.*)"', lock).group(1)
     google_adk = re.search(r"google-adk==(\S+)", Path("clients/python/requirements.lock").read_text()).group(1)
     return "\n".join([
         f"* {os.cpu_count()} cores of {cpu.group(1) if cpu else platform.processor()}, {memory} GB of memory, {filesystem},"
         f" Linux {platform.release().split('-')[0]}",
-        f"* sessiond {commit} of {date}, PostgreSQL {re.search(r'[0-9.]+', postgres).group()} with its default settings",
+        f"* {version}, PostgreSQL {re.search(r'[0-9.]+', postgres).group()} with its default settings",
         f"* adk-session {adk}, google-adk {google_adk}",
         "* clients, servers and databases share the machine",
     ])
@@ -73,7 +70,7 @@ def cell(rows: list[dict]) -> str:
     return f"**{median(rates):,.0f}/s** ({min(rates):,.0f}–{max(rates):,.0f}), {p50:.2f}, {p99:.2f} ms"
 
 
-def main(path: str, seconds: str, postgres: str, filesystem: str) -> None:
+def main(path: str, seconds: str, version: str, postgres: str, filesystem: str) -> None:
     """Prints the page."""
     measured = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     rows = [json.loads(line) for line in Path(path).read_text().splitlines()]
@@ -86,7 +83,7 @@ Written by `benches/run`, which measures all of this on your machine. Each round
 cell has the median of {rounds} rounds of {seconds} seconds in calls per second, the lowest and the highest round, and the medians
 of p50 and p99. Compare the columns of a row; other machines have other figures.
 
-{machine(postgres, filesystem)}
+{machine(version, postgres, filesystem)}
 """)
     for group, (title, text) in GROUPS.items():
         contenders = list(dict.fromkeys(row["contender"] for row in rows if row["group"] == group))

@@ -5,8 +5,8 @@
 //! # Layers
 //!
 //! ```text
-//! main ─> server ─> rpc ─> engine ─> store ─> commit, access, metrics ─> domain   a layer knows those to its right, never to its left
-//!   ├──> cli ─────────────────────────────────────────────────────────> domain    and the generated client
+//! main ─> server ─> rpc ─> engine ─> store ─> read ─> commit, access, metrics ─> domain   a layer knows those to its right, never to its left
+//!   ├──> cli ─────────────────────────────────────────────────────────────────> domain    and the generated client
 //!   └──> offline ─────────> engine ─> store                                        for stores that no server has open, and the progress bar of cli
 //! ```
 //!
@@ -14,6 +14,7 @@
 //! |---|---|---|
 //! | [`domain`] | the model: [ids](domain::id), [scopes](domain::scope), [deltas](domain::delta), [events](domain::event), [JSON as text](domain::json), [limits](domain::limits), [errors](domain::error) | nothing: no I/O, no clock, no randomness, no async |
 //! | [`commit`] | decides every write, once for all stores, as pure functions from what was loaded to a [change set](commit::ChangeSet) | nothing either |
+//! | [`read`] | decides every read, once for all stores, over the [rows](read::Rows) of a snapshot: what a session, its state, a past, a page, a key's history and a watch page are | [`commit`]'s rows; futures that any executor runs |
 //! | [`access`] | who calls, and what a caller may do | how open streams wait for changes of that |
 //! | [`metrics`] | counters, gauges and histograms of one server, and their text | prometheus |
 //! | [`store`] | the contract of persistence ([`store::Store`]), the [gate](store::Gate) before it, [group commit](store::group), and the backends [`store::memory`], [`store::sqlite`] and [`store::postgres`], which load and apply rows | databases, queues, the clock |

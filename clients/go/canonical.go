@@ -24,17 +24,13 @@ var records = set(
 	"functionResponse", "groundingMetadata", "inlineData", "nodeInfo", "parts", "usageMetadata",
 )
 
-// renamed are names of one ADK, in camelCase, for members that the others have too.
+// renamed are names of one ADK, in camelCase, for members that the others have too; and reasons to finish of the ADK for Rust.
 var renamed = map[string]string{
+	"Stop": "STOP", "MaxTokens": "MAX_TOKENS", "Safety": "SAFETY", "Recitation": "RECITATION", "Other": "OTHER",
 	"cacheReadInputTokenCount": "cachedContentTokenCount",
 	"citationSources":          "citations",
 	"routes":                   "route",
 	"thinkingTokenCount":       "thoughtsTokenCount",
-}
-
-// finishReasons are those of the ADK for Rust.
-var finishReasons = map[string]string{
-	"Stop": "STOP", "MaxTokens": "MAX_TOKENS", "Safety": "SAFETY", "Recitation": "RECITATION", "Other": "OTHER",
 }
 
 // bareParts are parts that the ADK for Rust writes without a member around them: the member, what tells the part, and its
@@ -154,8 +150,8 @@ func toCanonical(body map[string]any) map[string]any {
 	if list, ok := body["customMetadata"].([]any); ok {
 		body["customMetadata"] = metadataObject(list)
 	}
-	if name, ok := body["finishReason"].(string); ok && finishReasons[name] != "" {
-		body["finishReason"] = finishReasons[name]
+	if name, ok := body["finishReason"].(string); ok && renamed[name] != "" {
+		body["finishReason"] = renamed[name]
 	}
 	return body
 }

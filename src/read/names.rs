@@ -1,4 +1,6 @@
 //! Lists of applications and users: those that have state, and those that have a live session.
+//!
+//! The rows of applications and users are read a piece at a time, and after each piece the sessions up to the same place.
 
 use std::collections::BTreeSet;
 
@@ -21,25 +23,18 @@ pub struct NamesRead<T> {
     /// The application whose users are listed; `None`: applications are.
     users_of: Option<AppName>,
     max_items: usize,
-    /// As each of the tables tells.
-    tables: [Names; 2],
+    found: BTreeSet<String>,
+    scopes: Place,
+    /// Never behind that of the scopes.
+    sessions: Place,
     name: fn(String) -> T,
 }
 
-/// Names out of one table, on their way through its rows.
-struct Names {
-    table: Table,
-    found: Vec<String>,
-    /// The next row is behind this one.
+/// How far a table has been read.
+#[derive(Clone)]
+struct Place {
     after: SessionKey,
     is_end: bool,
-}
-
-/// A table that tells which names are used.
-#[derive(Clone, Copy)]
-enum Table {
-    Scope,
-    Session,
 }
 
 impl From<ApplicationsQuery> for NamesRead<AppName> {
@@ -53,7 +48,8 @@ impl From<UsersQuery> for NamesRead<UserId> {
     fn from(UsersQuery { app_name, after, max_items }: UsersQuery) -> Self {
         let app = app_name.as_str();
         // The application's own row comes before those of its users.
-        let after = after.map_or(key(app, "", ""), |user| behind(app, Some(user.as_str())));
+        let user = after.as_ref().map_or("", UserId::as_str);
+        let after = behind(app, Some(user));
         Self::new(Some(app_name), after, max_items, UserId::from_stored)
     }
 }
@@ -65,11 +61,9 @@ impl<T> NamesRead<T> {
         max_items: usize,
         name: fn(String) -> T,
     ) -> Self {
-        let tables = [Table::Scope, Table::Session].map(|table| {
-            let (found, after) = (Vec::new(), after.clone());
-            Names { table, found, after, is_end: false }
-        });
-        Self { users_of, max_items, tables, name }
+        let scopes = Place { after, is_end: false };
+        let (found, sessions) = (BTreeSet::new(), scopes.clone());
+        Self { users_of, max_items, found, scopes, sessions, name }
     }
 }
 
@@ -77,63 +71,69 @@ impl<T> Read for NamesRead<T> {
     type Answer = NamePage<T>;
 
     async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<NamePage<T>>, Error> {
-        // One more than the page tells whether others follow.
-        let wanted = self.max_items.saturating_add(1);
-        let mut pieces = 0;
-        for names in &mut self.tables {
-            while !names.is_end && names.found.len() < wanted {
-                if pieces == STEP_PIECES {
-                    return Ok(None);
-                }
-                pieces += 1;
-                names.read(rows, self.users_of.as_ref()).await?;
+        for _ in 0..STEP_PIECES {
+            let read_up_to = self.name_of(&self.sessions.after).to_owned();
+            let known = self.found.range(..=read_up_to).count();
+            // One more than the page tells whether others follow.
+            if known > self.max_items || self.sessions.is_end {
+                let found = self.found.iter().map(|name| (self.name)(name.clone()));
+                return Ok(Some(NamePage::first(found, self.max_items)));
+            }
+            if !self.scopes.is_end && self.sessions.after >= self.scopes.after {
+                self.read_scopes(rows).await?;
+            } else {
+                self.read_sessions(rows).await?;
             }
         }
-        let found: BTreeSet<&String> = self.tables.iter().flat_map(|names| &names.found).collect();
-        let found = found.into_iter().map(|name| (self.name)(name.clone()));
-        Ok(Some(NamePage::first(found, self.max_items)))
+        Ok(None)
     }
 }
 
-impl Names {
-    async fn read<R: Rows>(&mut self, rows: &R, users_of: Option<&AppName>) -> Result<(), Error> {
-        let read = match self.table {
-            Table::Scope => {
-                let after = (&self.after.app_name, &self.after.user_id);
-                let scopes = rows.scopes(users_of, after, PIECE_ROWS).await?.into_iter();
-                let row = |(app, user, bytes): (AppName, UserId, usize)| {
-                    (key(app.as_str(), user.as_str(), ""), bytes > 0)
-                };
-                scopes.map(row).collect()
-            }
-            Table::Session => {
-                let sessions = rows.addresses(users_of, &self.after, PIECE_ROWS).await?;
-                let now = rows.now().await;
-                let is_live = |expires: Option<Time>| expires.is_none_or(|at| at > now);
-                let row = |(key, expires)| (key, is_live(expires));
-                sessions.into_iter().map(row).collect::<Vec<_>>()
-            }
-        };
-        self.is_end = read.len() < PIECE_ROWS;
-        for (row, is_used) in read {
-            self.take(row, is_used, users_of.is_some());
+impl<T> NamesRead<T> {
+    async fn read_scopes<R: Rows>(&mut self, rows: &R) -> Result<(), Error> {
+        // What is known of a name by its sessions has not to be known by its scopes.
+        let SessionKey { app_name, user_id, .. } = &self.sessions.after;
+        let of = self.users_of.as_ref();
+        let read = rows.scopes(of, (app_name, user_id), PIECE_ROWS).await?;
+        self.scopes.is_end = read.len() < PIECE_ROWS;
+        for (app, user, state_bytes) in read {
+            let row = behind(app.as_str(), Some(user.as_str()));
+            self.scopes.after = self.take(row, state_bytes > 0);
         }
         Ok(())
     }
 
-    fn take(&mut self, row: SessionKey, is_used: bool, of_users: bool) {
-        let (app, user) = (row.app_name.as_str(), row.user_id.as_str());
-        let name = if of_users { user } else { app };
-        // Nothing else has to be known of a name that is used.
-        if self.found.last().is_some_and(|last| last == name) {
-            return;
+    async fn read_sessions<R: Rows>(&mut self, rows: &R) -> Result<(), Error> {
+        let up_to = match self.scopes.is_end {
+            true => behind(self.users_of.as_ref().map_or(&behind_all(), AppName::as_str), None),
+            false => self.scopes.after.clone(),
+        };
+        let range = (&self.sessions.after, &up_to);
+        let read = rows.addresses(self.users_of.as_ref(), range, PIECE_ROWS).await?;
+        let now = rows.now().await;
+        let is_all = read.len() < PIECE_ROWS;
+        for (row, expires) in read {
+            self.sessions.after = self.take(row, expires.is_none_or(|at| at > now));
         }
-        if is_used {
-            self.found.push(name.to_owned());
-            self.after = behind(app, of_users.then_some(user));
-        } else {
-            self.after = row;
+        if is_all {
+            self.sessions = Place { after: up_to, is_end: self.scopes.is_end };
         }
+        Ok(())
+    }
+
+    /// Takes a row. Returns the place behind it, or behind its name if nothing else has to be known of that.
+    fn take(&mut self, row: SessionKey, is_used: bool) -> SessionKey {
+        let name = self.name_of(&row);
+        if !is_used && !self.found.contains(name) {
+            return row;
+        }
+        let behind = behind(row.app_name.as_str(), self.users_of.as_ref().map(|_| name));
+        self.found.insert(name.to_owned());
+        behind
+    }
+
+    fn name_of<'k>(&self, key: &'k SessionKey) -> &'k str {
+        if self.users_of.is_some() { key.user_id.as_str() } else { key.app_name.as_str() }
     }
 }
 

@@ -146,12 +146,12 @@ pub trait Rows {
         max_rows: usize,
     ) -> impl Future<Output = Result<Vec<Result<SessionRecord, Error>>, Error>> + Send;
 
-    /// Sessions of any application, or of one, in the order of their addresses behind one: each with its `expire_time`.
-    /// `max_rows` unless no more follow.
+    /// Sessions of any application, or of one, in the order of their addresses: each with its `expire_time`. Those behind one address
+    /// and up to another, `max_rows` unless no more follow.
     fn addresses(
         &self,
         app_name: Option<&AppName>,
-        after: &SessionKey,
+        range: (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> impl Future<Output = Result<Vec<(SessionKey, Option<Time>)>, Error>> + Send;
 

@@ -14,12 +14,10 @@ mod layout;
 pub mod memory;
 mod notifier;
 mod open;
-mod order;
 mod past;
 pub mod postgres;
 mod queue;
 mod rows;
-mod search;
 pub mod spans;
 pub mod sqlite;
 #[cfg(test)]
@@ -35,7 +33,6 @@ pub use crate::commit::{
     Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,
     OnExisting, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
-pub(crate) use crate::read::Budget;
 pub use crate::read::{
     ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
     SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,

@@ -1,9 +1,4 @@
-//! The past: the state of a node as of a version.
-//!
-//! A snapshot holds a node's keys with their versions, and the removed ones with the version of their removal. The state as of a version
-//! is the newest snapshot up to it and the few changes that follow, so its cost does not depend on how long the log is.
-
-use std::collections::BTreeMap;
+//! When a snapshot of a scope is due, from which [the past](crate::read::past) is read.
 
 use crate::domain::prelude::*;
 
@@ -19,25 +14,6 @@ pub(super) const SNAPSHOT_VERSIONS_MAX: Version = 4096;
 /// Bytes of a snapshot for each version since the last one. One with more than a mebibyte, for the names of very many removed keys, waits
 /// longer for that.
 pub(super) const BYTES_PER_VERSION: u64 = 256;
-
-/// Keys as of a version, by name without prefix; `None`: removed by that version.
-pub(super) type Past = BTreeMap<Box<str>, (Option<Json>, Version)>;
-
-/// Applies the changes that made a version to the keys of one scope.
-pub(super) fn fold(past: &mut Past, kind: ScopeKind, version: Version, changes: Changes) {
-    for (key, value) in changes.results().filter(|(key, _)| key.scope() == Some(kind)) {
-        past.insert(key.name().into(), (value, version));
-    }
-}
-
-/// Refuses a session's own state with a damaged value: only what others share is left out of a read.
-pub(super) fn require_own(kind: ScopeKind, past: &Past) -> Result<(), Error> {
-    let damaged = |value: &Option<Json>| value.as_ref().is_some_and(Json::is_damaged);
-    match past.iter().find(|(_, (value, _))| kind == ScopeKind::Session && damaged(value)) {
-        Some((name, _)) => Err(Error::damaged_key(&StateKey::in_scope(kind, name))),
-        None => Ok(()),
-    }
-}
 
 /// Whether a snapshot may be due after changes from version `before` to `version`.
 pub(super) fn is_step(before: Version, version: Version) -> bool {

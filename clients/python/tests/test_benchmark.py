@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from conftest import Serve
 
 BENCHMARK = Path(__file__).resolve().parents[1] / "benchmarks/compare.py"

@@ -106,11 +106,7 @@ impl Reader {
             }
         }
         // ADK for TypeScript and for Go have the route beside the actions.
-        for name in ["route", "routes"] {
-            if event.actions.route.is_none() {
-                event.actions.route = self.convert(body, name, route);
-            }
-        }
+        event.actions.route = event.actions.route.take().or_else(|| self.route(body));
         event.long_running_tool_ids = self.items(body, "long_running_tool_ids");
         event.llm_request = self.read(body, "llm_request");
         event.provider_metadata = self.entries(body, "event_metadata");
@@ -129,7 +125,7 @@ impl Reader {
                 self.omitted.push("compaction".into());
             }
         }
-        actions.route = self.convert(given, "route", route);
+        actions.route = self.route(given);
     }
 
     /// A member that ADK for Rust has in the same form.
@@ -140,6 +136,11 @@ impl Reader {
     /// A member that is an object.
     fn members<'a>(&mut self, object: &Members<'a>, name: &str) -> Option<Members<'a>> {
         self.convert(object, name, |value| members(value.get()))
+    }
+
+    fn route(&mut self, given: &Members<'_>) -> Option<Vec<String>> {
+        let name = if given.contains_key("route") { "route" } else { "routes" };
+        self.convert(given, name, route)
     }
 
     /// The items of a list that can be read.

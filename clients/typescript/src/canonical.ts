@@ -19,21 +19,14 @@ const RECORDS = new Set([
   ...['groundingMetadata', 'nodeInfo', 'parts', 'usageMetadata'],
 ]);
 
-/** Names of one ADK, in camelCase, for members that the others have too. */
+/** Names of one ADK, in camelCase, for members that the others have too; and reasons to finish of ADK for Rust. */
 const RENAMED: Record<string, string> = {
+  ...{Stop: 'STOP', MaxTokens: 'MAX_TOKENS', Safety: 'SAFETY'},
+  ...{Recitation: 'RECITATION', Other: 'OTHER'},
   cacheReadInputTokenCount: 'cachedContentTokenCount',
   citationSources: 'citations',
   routes: 'route',
   thinkingTokenCount: 'thoughtsTokenCount',
-};
-
-/** Those of ADK for Rust. */
-const FINISH_REASONS: Record<string, string> = {
-  Stop: 'STOP',
-  MaxTokens: 'MAX_TOKENS',
-  Safety: 'SAFETY',
-  Recitation: 'RECITATION',
-  Other: 'OTHER',
 };
 
 /** Parts that ADK for Rust writes without a member around them: the member, what tells the part, and its members. */
@@ -111,7 +104,7 @@ function toCanonical(given: Json): Json {
     body['customMetadata'] = metadataOf(customMetadata.filter(isObject));
   }
   if (typeof finishReason === 'string') {
-    body['finishReason'] = FINISH_REASONS[finishReason] ?? finishReason;
+    body['finishReason'] = RENAMED[finishReason] ?? finishReason;
   }
   return body;
 }

@@ -15,7 +15,7 @@
  *   `stale.ts` says what an outdated session comes to.
  * * `target.ts` says which life of a session id a write means; `well_formed.ts` refuses ids that cannot be sent.
  * * `watch.ts` follows a scope; `reading.ts` and `listing.ts` read sessions, `state_pages.ts` reads state.
- * * `events.ts`, `foreign.ts` (with `shape.ts` and `compaction.ts`), `sessions.ts`, `operations.ts`, `state.ts`, `json.ts` and `times.ts` convert
+ * * `events.ts`, `canonical.ts` (with `shape.ts` and `compaction.ts`), `sessions.ts`, `operations.ts`, `state.ts`, `json.ts` and `times.ts` convert
  *   between ADK's objects and messages (`gen/`, which `generate` writes).
  * * `client.ts` calls the server: `channel.ts` keeps the channel, `retry.ts` the delays between attempts.
  * * `credentials.ts` reads TLS and token files, `metadata.ts` makes the metadata of a call.

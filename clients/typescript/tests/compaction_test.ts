@@ -9,6 +9,7 @@ import {
 } from '@google/adk';
 import {expect, test, vi} from 'vitest';
 import {readBody} from '../src/canonical.js';
+import {fromNanos} from '../src/times.js';
 import {newKey, onEachStore, read} from './support/fixtures.js';
 import {said, ScriptedModel} from './support/model.js';
 import {RawClient} from './support/raw.js';
@@ -38,7 +39,7 @@ const HEADING = '[Previous Context Summary]:\n';
 
 test.each([
   ['1795685400.123', 1_795_685_400_123],
-  ['1795685400.122999907', 1_795_685_400_122.9999],
+  ['1795685400.122999907', fromNanos(1_795_685_400_122_999_907n)],
   ['2.5', 2_500],
   ['1795685460000', 1_795_685_460_000],
   ['"1970-01-01T00:00:02.5Z"', 2_500],

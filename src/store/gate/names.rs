@@ -5,7 +5,8 @@ use crate::{
         permission::{Pattern, Right, Users},
         prelude::*,
     },
-    store::{ApplicationsQuery, NamePage, RequestContext, UsersQuery, order::behind_all},
+    read::behind_all,
+    store::{ApplicationsQuery, NamePage, RequestContext, UsersQuery},
 };
 
 use super::{Gate, in_time};

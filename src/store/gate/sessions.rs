@@ -11,10 +11,8 @@ use crate::{
         permission::{Right, Users},
         prelude::*,
     },
-    store::{
-        Budget, RequestContext, SessionPage, SessionsQuery, Store,
-        order::{behind_all, compare, place},
-    },
+    read::{Budget, ListKey, behind_all, compare, list_key},
+    store::{RequestContext, SessionPage, SessionsQuery, Store},
 };
 
 /// Sessions of one user that are read at once.
@@ -57,8 +55,8 @@ async fn merged(
             list.fill(store, query, piece_bytes).await?;
         }
         let ready = lists.iter().enumerate();
-        let ready = ready.filter_map(|(at, list)| Some((at, place(&list.ready.front()?.0))));
-        let next = ready.min_by(|(_, a), (_, b)| compare(query.order, *a, *b)).map(|(at, _)| at);
+        let ready = ready.filter_map(|(at, list)| Some((at, list_key(&list.ready.front()?.0))));
+        let next = ready.min_by(|(_, a), (_, b)| compare(query.order, a, b)).map(|(at, _)| at);
         let Some((info, state)) = next.and_then(|at| lists[at].ready.pop_front()) else {
             page.rest = None;
             return Ok(page);
@@ -66,8 +64,7 @@ async fn merged(
         if !budget.take(state.as_ref().map_or(0, State::text_len)) {
             return Ok(page);
         }
-        let (time, user, session) = place(&info);
-        page.rest = Some((time, user.clone(), session.clone()));
+        page.rest = Some(list_key(&info));
         page.sessions.push((info, state));
     }
 }
@@ -76,13 +73,13 @@ async fn merged(
 struct UserList {
     user: UserId,
     ready: VecDeque<Listed>,
-    after: Option<(Time, UserId, SessionId)>,
+    after: Option<ListKey>,
     is_end: bool,
 }
 
 impl UserList {
     /// Of what comes behind a place of the whole list. Ties are in the order of users first.
-    fn behind(place: Option<&(Time, UserId, SessionId)>, user: UserId) -> Self {
+    fn behind(place: Option<&ListKey>, user: UserId) -> Self {
         let after = place.map(|(time, other, session)| {
             let session = match user.cmp(other) {
                 Ordering::Less => SessionId::from_stored(behind_all()),

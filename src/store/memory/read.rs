@@ -71,10 +71,10 @@ impl Rows for World {
     async fn addresses(
         &self,
         app_name: Option<&AppName>,
-        after: &SessionKey,
+        (after, up_to): (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> Result<Vec<(SessionKey, Option<Time>)>, Error> {
-        let behind = self.sessions.range((Bound::Excluded(after), Bound::Unbounded));
+        let behind = self.sessions.range((Bound::Excluded(after), Bound::Included(up_to)));
         let of_app = behind.filter(|(key, _)| app_name.is_none_or(|app| key.app_name == *app));
         Ok(of_app.take(max_rows).map(|(key, info)| (key.clone(), info.expire_time)).collect())
     }

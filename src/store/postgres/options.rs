@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_look_comes_soon_enough_for_watches_without_notifications() {
-        // README promises two seconds: one until the look, and one for what it takes.
+        // docs/postgresql.md promises two seconds: one until the look, and one for what it takes.
         let look_every = PostgresOptions::new("", StoreId([1; 16])).look_every;
         assert!(look_every <= Duration::from_secs(1), "{look_every:?}");
     }

@@ -8,6 +8,7 @@ use super::{
     load::names,
     log::{LOG_STEP, Log, rows_text},
     prelude::*,
+    read::Snapshot,
     schema::PURGED,
     writer::Writer,
 };
@@ -16,6 +17,7 @@ use crate::{
         ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, KeyRow, RequestRow,
         ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
     },
+    read::{Node, finish, past},
     store::rows::{EVENT_COLUMNS, labels_text, removed_text},
 };
 
@@ -313,8 +315,10 @@ impl Writer {
     fn finish_fork(&mut self, fork: Incarnation) -> Result<()> {
         self.tables.run("DELETE FROM tombstone WHERE id = ?1", [fork.0])?;
         let Some(session) = self.loaded.sessions.get(&fork) else { return Ok(()) };
-        let log = Log::of_session(fork);
-        for (name, (value, version)) in self.tables.past(log, session.info.last_sequence)? {
+        let node = Node::session(&session.info.key, fork);
+        let rows = Snapshot { tables: &self.tables, now: self.loaded.now };
+        let past = finish(past(&rows, &node, 0, session.info.last_sequence))?;
+        for (name, (value, version)) in past {
             if value.is_none() {
                 self.tables.run(PUT_REMOVED, (fork.0, name, version))?;
             }

@@ -1,15 +1,11 @@
 //! Loading what decisions need, from the cache or from the tables.
 
-use super::{
-    log::Log,
-    prelude::*,
-    row::{self, SessionRecord},
-    writer::Writer,
-};
+use super::{log::Log, prelude::*, read::Snapshot, row, writer::Writer};
 use crate::{
     commit::{
         Address, KEY_BYTES, Needs, PastState, SWEPT_SESSIONS, ScopeKey, ScopeState, SessionState,
     },
+    read::{Node, SessionRecord, event_heads, finish, past},
     store::{bare::Callers, rows::EVENT_BYTES},
 };
 
@@ -82,11 +78,13 @@ impl Writer {
         self.load_request(ScopeKey::Session(incarnation), needs.request_id)?;
         if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {
             // An earlier load of the group may be older than what follows it.
-            let log = Log::of_session(incarnation);
-            let past = self.tables.past(log, at)?.into_iter();
+            let node = Node::session(key, incarnation);
+            let rows = Snapshot { tables: &self.tables, now: self.loaded.now };
+            let past = finish(past(&rows, &node, 0, at))?.into_iter();
             let state = past.filter_map(|(name, (value, version))| Some((name, (value?, version))));
-            let event = self.tables.event(incarnation, at)?.map(|stored| stored.event);
-            let times = event.map(|event| (event.event_time, event.commit_time));
+            let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
+            let head = finish(event_heads(&rows, &node, wanted))?;
+            let times = head.first().map(|head| (head.event_time, head.commit_time));
             let past = PastState { state: state.collect(), times };
             self.loaded.past.insert((incarnation, at), past);
         }

@@ -7,23 +7,22 @@
 //! * Nothing of the driver leaves this folder: `connection` turns its errors into the domain's.
 
 mod apply;
-mod changes;
 mod checkpoint;
 mod compact;
 mod connection;
 mod disk;
 mod emptied;
-mod events;
 mod file;
 mod index;
 mod leftovers;
 mod listed;
+mod lists;
 mod load;
 mod lock;
 mod log;
+mod lookup;
 mod migrate;
 mod minute;
-mod names;
 mod prelude;
 mod probes;
 mod purge;
@@ -50,9 +49,7 @@ use tokio::{
 };
 use tracing::error;
 
-use self::{
-    disk::Disk, events::Search, names::Names, prelude::*, readers::Readers, writer::Writer,
-};
+use self::{disk::Disk, prelude::*, read::Snapshot, readers::Readers, writer::Writer};
 use super::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
     RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
@@ -60,7 +57,10 @@ use super::{
     group::{Submission, abandoned},
     queue::{Queue, WRITE_BYTES, WRITES_FULL},
 };
-use crate::commit::{Answer, Request};
+use crate::{
+    commit::{Answer, Request},
+    read::{NamesRead, Read, SessionRead, finish},
+};
 pub use compact::compact;
 pub use file::{Crash, CrashPoint, OpenError, SqliteOptions, unfinished_bytes};
 pub use migrate::{dry_run, migrate_file};
@@ -122,29 +122,19 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
 }
 
 impl SqliteStore {
-    /// Continues a read of events until a page is complete.
-    async fn finish(&self, mut search: Search) -> Result<EventPage, Error> {
-        loop {
-            let step = self.readers.read(move |tables| Ok((search.resume(tables)?, search)));
-            match step.await? {
-                (Some(page), _) => return Ok(page),
-                (None, unfinished) => search = unfinished,
-            }
-        }
-    }
-
-    /// Continues a list of names until a page is complete.
-    async fn finish_names<T>(
-        &self,
-        mut names: Names,
-        name: fn(String) -> T,
-    ) -> Result<NamePage<T>, Error> {
+    /// Reads, in as many snapshots as it takes.
+    async fn read<Q>(&self, mut query: Q) -> Result<Q::Answer>
+    where
+        Q: Read<Answer: Send> + Send + 'static,
+    {
         let now = self.clock.now();
         loop {
-            let step = self.readers.read(move |tables| Ok((names.step(tables, now)?, names)));
+            let step = self
+                .readers
+                .read(move |tables| Ok((finish(query.step(&Snapshot { tables, now }))?, query)));
             match step.await? {
-                (true, complete) => return Ok(complete.page(name)),
-                (false, unfinished) => names = unfinished,
+                (Some(answer), _) => return Ok(answer),
+                (None, unfinished) => query = unfinished,
             }
         }
     }
@@ -178,54 +168,34 @@ impl Store for SqliteStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        let now = self.clock.now();
-        let (mut view, search) =
-            self.readers.read(move |tables| tables.read_session(query, now)).await?;
-        if let Some(search) = search.filter(|_| view.events.is_none()) {
-            view.events = Some(self.finish(search).await?);
-        }
-        Ok(view)
+        self.read(SessionRead::from(query)).await
     }
 
-    async fn list_sessions(&self, mut query: SessionsQuery) -> Result<SessionPage, Error> {
-        let now = self.clock.now();
-        loop {
-            let (page, asked) = self
-                .readers
-                .read(move |tables| Ok((tables.list_sessions(&query, now)?, query)))
-                .await?;
-            // None of the sessions that were read passes: go on instead of answering an empty page.
-            match (page.sessions.is_empty(), &page.rest) {
-                (true, Some(rest)) => query = SessionsQuery { after: Some(rest.clone()), ..asked },
-                _ => return Ok(page),
-            }
-        }
+    async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
+        self.read(query).await
     }
 
     async fn list_applications(
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        self.finish_names(Names::applications(query), AppName::from_stored).await
+        self.read(NamesRead::from(query)).await
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        self.finish_names(Names::users(query), UserId::from_stored).await
+        self.read(NamesRead::from(query)).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
-        let now = self.clock.now();
-        self.readers.read(move |tables| tables.read_state(&query, now)).await
+        self.read(query).await
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        let now = self.clock.now();
-        self.readers.read(move |tables| tables.list_key_changes(&query, now)).await
+        self.read(query).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
-        let now = self.clock.now();
-        self.readers.read(move |tables| tables.read_changes(&query, now)).await
+        self.read(query).await
     }
 
     async fn close(&self) {

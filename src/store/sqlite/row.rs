@@ -6,16 +6,16 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::de::DeserializeOwned;
 
 use super::{connection::driver, prelude::*};
-use crate::{commit::EventRow, store::rows::FINGERPRINT};
+use crate::{commit::EventRow, read::SessionRecord, store::rows::FINGERPRINT};
 
 /// The columns that [`session`] reads.
-pub(super) const SESSION_COLUMNS: &str = "id, app_scope, user_scope, user_id, session_id, \
+pub(super) const SESSION_COLUMNS: &str = "id, user_id, session_id, \
     last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
     create_secs, create_nanos, expire_secs, expire_nanos, created_app_version, created_user_version, \
     display_name, labels, fork_session, fork_sequence";
 
 /// The number of [`SESSION_COLUMNS`].
-pub(super) const SESSION_WIDTH: usize = 21;
+pub(super) const SESSION_WIDTH: usize = 19;
 
 /// A row of a query. A column that does not hold what this program writes is damage.
 pub(super) struct Row<'r>(pub(super) &'r rusqlite::Row<'r>);
@@ -118,6 +118,11 @@ pub(super) fn time(row: &Row<'_>, at: usize) -> Result<Time> {
     Ok(Time::from_stored(row.get(at)?, row.get(at + 1)?))
 }
 
+/// Two columns of a time, if they have values.
+pub(super) fn optional_time(row: &Row<'_>, at: usize) -> Result<Option<Time>> {
+    row.get::<Option<i64>>(at)?.map(|_| time(row, at)).transpose()
+}
+
 /// A column of JSON that this program wrote; without a value it is empty.
 pub(super) fn parsed<T: DeserializeOwned + Default>(row: &Row<'_>, at: usize) -> Result<T> {
     let Some(text) = row.text(at)? else { return Ok(T::default()) };
@@ -139,7 +144,7 @@ pub(super) const BODY: usize = 14;
 pub(super) const CHANGED: usize = 12;
 
 /// The event of `EVENT_COLUMNS`.
-pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
+pub(super) fn event(row: &Row<'_>) -> Result<Event> {
     Ok(Event {
         sequence: row.get(0)?,
         event_id: row.get(1)?,
@@ -150,7 +155,7 @@ pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
         commit_time: time(row, 7)?,
         versions: ScopeVersions { application: row.get(9)?, user: row.get(10)? },
         rewind_to: row.get(11)?,
-        rewound,
+        rewound: false,
         changes: changes(row, CHANGED)?,
         body: object(row, BODY)?,
         trace_id: row.get::<Option<[u8; 16]>>(15)?.and_then(TraceId::from_bytes),
@@ -159,68 +164,30 @@ pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
 
 /// The event of `EVENT_COLUMNS` with its fingerprint.
 pub(super) fn event_row(row: &Row<'_>, incarnation: Incarnation) -> Result<EventRow> {
-    let (event, fingerprint) = (event(row, false)?.into(), row.get(FINGERPRINT)?);
+    let (event, fingerprint) = (event(row)?.into(), row.get(FINGERPRINT)?);
     Ok(EventRow { incarnation, event, fingerprint })
-}
-
-/// Whether the event of `EVENT_COLUMNS` passes a filter, rewinds aside. Looks at short columns only.
-pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> Result<bool> {
-    let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
-    let has = |at, wanted| Ok::<_, Error>(row.text(at)? == wanted);
-    Ok((author.is_none() || has(3, author.as_ref().map(Author::as_str))?)
-        && (invocation_id.is_none() || has(2, invocation_id.as_ref().map(InvocationId::as_str))?)
-        && match after_time {
-            Some(after) => time(row, 5)? >= *after,
-            None => true,
-        })
-}
-
-/// The nodes that are visible from a scope, by kind, as far as they have rows.
-pub(super) type Nodes = [Option<NodeId>; ScopeKind::ALL.len()];
-
-/// A session's row.
-#[derive(Clone, Debug)]
-pub(super) struct SessionRecord {
-    pub(super) info: SessionInfo,
-    pub(super) app: NodeId,
-    pub(super) user: NodeId,
-    /// Of its own state: the sum of names and values.
-    pub(super) state_bytes: usize,
-}
-
-impl SessionRecord {
-    pub(super) fn id(&self) -> NodeId {
-        self.info.incarnation.0
-    }
-
-    pub(super) fn nodes(&self) -> Nodes {
-        [Some(self.app), Some(self.user), Some(self.id())]
-    }
 }
 
 /// The session of [`SESSION_COLUMNS`].
 pub(super) fn session(row: &Row<'_>, app_name: AppName) -> Result<SessionRecord> {
-    let key = SessionKey { app_name, user_id: row.get(3)?, session_id: row.get(4)? };
-    let expires = row.get::<Option<i64>>(13)?.is_some();
-    let source: Option<SessionId> = row.get(19)?;
+    let key = SessionKey { app_name, user_id: row.get(1)?, session_id: row.get(2)? };
+    let source: Option<SessionId> = row.get(17)?;
     let forked_from = source.map(|session_id| {
         let key = SessionKey { session_id, ..key.clone() };
-        Ok::<_, Error>(ForkOrigin { key, sequence: row.get(20)? })
+        Ok::<_, Error>(ForkOrigin { key, sequence: row.get(18)? })
     });
     Ok(SessionRecord {
-        app: row.get(1)?,
-        user: row.get(2)?,
-        state_bytes: row.get(6)?,
+        state_bytes: row.get(4)?,
         info: SessionInfo {
             incarnation: Incarnation(row.get(0)?),
-            last_sequence: row.get(5)?,
-            last_event_time: time(row, 7)?,
-            update_time: time(row, 9)?,
-            create_time: time(row, 11)?,
-            expire_time: expires.then(|| time(row, 13)).transpose()?,
-            created_versions: ScopeVersions { application: row.get(15)?, user: row.get(16)? },
-            display_name: row.get(17)?,
-            labels: Labels::from_stored(parsed::<BTreeMap<_, _>>(row, 18)?),
+            last_sequence: row.get(3)?,
+            last_event_time: time(row, 5)?,
+            update_time: time(row, 7)?,
+            create_time: time(row, 9)?,
+            expire_time: optional_time(row, 11)?,
+            created_versions: ScopeVersions { application: row.get(13)?, user: row.get(14)? },
+            display_name: row.get(15)?,
+            labels: Labels::from_stored(parsed::<BTreeMap<_, _>>(row, 16)?),
             forked_from: forked_from.transpose()?,
             key,
         },

@@ -1,31 +1,19 @@
-//! Reading the state of a node as of a version, and writing snapshots.
+//! Reading and writing snapshots of the state of a node.
 
 use std::collections::BTreeMap;
 
 use super::{connection::Tables, log::Log, prelude::*, row};
-use crate::store::past::{Past, fold, is_due, is_step, require_own};
-
-/// The columns of a row's changes, in either log.
-pub(super) const CHANGES: &str = "removed, set_json";
+use crate::{
+    read::Past,
+    store::past::{is_due, is_step},
+};
 
 impl Tables {
-    /// A node's keys as of a version.
-    pub(super) fn past(&self, log: Log, at: Version) -> Result<Past> {
-        let (mut past, from) = self.snapshot_before(log, at)?;
-        let columns = format!("{}, {CHANGES}", log.version());
-        self.each_row(log, &columns, (from, at), false, |row| {
-            fold(&mut past, log.kind, row.get(0)?, row::changes(row, 1)?);
-            Ok(true)
-        })?;
-        Ok(past)
-    }
-
     /// The newest snapshot up to a version, with its version. Without a snapshot: no keys, version 0.
-    /// Errors: [`Error::Damaged`] of a session's own value. The other kinds of state may have [damaged](Json::is_damaged) ones.
-    pub(super) fn snapshot_before(&self, log: Log, at: Version) -> Result<(Past, Version)> {
+    pub(super) fn snapshot(&self, node: NodeId, at: Version) -> Result<(Past, Version)> {
         let sql = "SELECT version, state FROM snapshot WHERE node = ?1 AND version <= ?2
             ORDER BY version DESC LIMIT 1";
-        let found = self.one(sql, (log.node, at), |row| {
+        let found = self.one(sql, (node, at), |row| {
             let keys: BTreeMap<Box<str>, (Option<String>, Version)> = row::parsed(row, 1)?;
             Ok((keys, row.get(0)?))
         })?;
@@ -33,9 +21,7 @@ impl Tables {
         let past = keys.into_iter().map(|(name, (value, version))| {
             (name, (value.map(|text| Json::stored_or_damaged(&text)), version))
         });
-        let past = past.collect();
-        require_own(log.kind, &past)?;
-        Ok((past, version))
+        Ok((past.collect(), version))
     }
 
     /// Writes a snapshot if one is due after changes from version `before` to `version`. Everything else has been written.

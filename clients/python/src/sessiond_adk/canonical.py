@@ -21,21 +21,14 @@ _RECORDS = {
     *("functionResponse", "groundingMetadata", "inlineData", "nodeInfo", "parts", "usageMetadata"),
 }
 
-# Names of one ADK, in camelCase, for members that the others have too.
+# Names of one ADK, in camelCase, for members that the others have too; and reasons to finish of ADK for Rust.
 _RENAMED = {
+    **{name: name.upper() for name in ("Stop", "Safety", "Recitation", "Other")},
+    "MaxTokens": "MAX_TOKENS",
     "cacheReadInputTokenCount": "cachedContentTokenCount",
     "citationSources": "citations",
     "routes": "route",
     "thinkingTokenCount": "thoughtsTokenCount",
-}
-
-# Those of ADK for Rust.
-_FINISH_REASONS = {
-    "Stop": "STOP",
-    "MaxTokens": "MAX_TOKENS",
-    "Safety": "SAFETY",
-    "Recitation": "RECITATION",
-    "Other": "OTHER",
 }
 
 # ADK for Rust writes these parts without a member around them: the member, what tells the part, and its members.
@@ -79,7 +72,7 @@ def to_canonical(body: Json) -> Json:
         }
     reason = body.get("finishReason")
     if isinstance(reason, str):
-        body["finishReason"] = _FINISH_REASONS.get(reason, reason)
+        body["finishReason"] = _RENAMED.get(reason, reason)
     return body
 
 

@@ -195,10 +195,10 @@ async fn an_event_of_another_version_comes_back_equal(f: Fixture) {
     f.create("s1", json!({})).await;
     f.append("s1", everything()).await;
     let mut stored = f.stored("s1").await.events.remove(0);
-    let mut older: Value = serde_json::from_str(body(&stored)).unwrap();
-    older.as_object_mut().unwrap().remove("author").unwrap();
+    let older = body(&stored).replacen(r#""author":"agent 😀","#, "", 1);
+    assert!(older.len() < body(&stored).len());
     stored.event_id = "event-2".into();
-    stored.body_form = Some(BodyForm::BodyJson(older.to_string()));
+    stored.body_form = Some(BodyForm::BodyJson(older));
     let read = append_foreign(&f, stored).await;
     let event = Event { id: "event-2".into(), ..everything() };
     assert_eq!(json(&read), json(&event));

@@ -41,7 +41,7 @@ impl Reader<'_> {
     pub(super) async fn addresses_behind(
         &self,
         app: Option<&AppName>,
-        after: &SessionKey,
+        (after, up_to): (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> Result<Vec<Row>> {
         let (behind, order) = match app {
@@ -50,9 +50,11 @@ impl Reader<'_> {
         };
         let sql = format!(
             "SELECT app_name, user_id, session_id, expire_secs, expire_nanos FROM session
-             WHERE {behind} ORDER BY {order}, session_id LIMIT $4"
+             WHERE {behind} AND (app_name, user_id) <= ($4, $5)
+             ORDER BY {order}, session_id LIMIT $6"
         );
-        Columns::new(sql).address(after).number(max_rows as u64).all(self.connection).await
+        let select = Columns::new(sql).address(after).text(&up_to.app_name).text(&up_to.user_id);
+        select.number(max_rows as u64).all(self.connection).await
     }
 
     /// Applications and users with the bytes of their states, or users of one application.

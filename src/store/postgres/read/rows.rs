@@ -64,8 +64,7 @@ impl Rows for Reader<'_> {
         max_rows: usize,
     ) -> Result<Vec<SessionInfo>, Error> {
         let sql = format!(
-            "SELECT {SESSION_COLUMNS}
-             FROM session_name JOIN session USING (app_name, user_id, session_id)
+            "SELECT {SESSION_COLUMNS} FROM session
              WHERE session_id = $1 AND (app_name, user_id) > ($2, $3)
              ORDER BY app_name, user_id LIMIT $4"
         );
@@ -91,10 +90,10 @@ impl Rows for Reader<'_> {
     async fn addresses(
         &self,
         app_name: Option<&AppName>,
-        after: &SessionKey,
+        range: (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> Result<Vec<(SessionKey, Option<Time>)>, Error> {
-        let rows = self.addresses_behind(app_name, after, max_rows).await?;
+        let rows = self.addresses_behind(app_name, range, max_rows).await?;
         rows.iter().map(|row| Ok((address(row)?, optional_time(row, 3)?))).collect()
     }
 

@@ -1,7 +1,11 @@
 //! Reads that look at more events than one page may.
 
 use super::*;
-use crate::domain::{limits::PAGE_SCANNED, page::Rest};
+use crate::{
+    domain::{limits::PAGE_SCANNED, page::Rest},
+    read::{Read as _, SessionRead, finish},
+    store::{SessionView, sqlite::read::Snapshot},
+};
 
 /// An event that another step looks at than the first one, from either end.
 const LATE: usize = PAGE_SCANNED + 100;
@@ -33,6 +37,16 @@ fn sequences(page: &EventPage) -> Vec<u64> {
     page.events.iter().map(|event| event.sequence).collect()
 }
 
+/// One step of a read.
+async fn step(
+    fixture: &Fixture,
+    mut read: SessionRead,
+) -> Result<(Option<SessionView>, SessionRead), Error> {
+    let step =
+        move |tables: &_| Ok((finish(read.step(&Snapshot { tables, now: at(1000) }))?, read));
+    fixture.store.readers.read(step).await
+}
+
 async fn read_page(fixture: &Fixture, selection: EventSelection) -> EventPage {
     let query = SessionQuery { events: Some(selection), ..query("s") };
     fixture.store.read_session(query).await.unwrap().events.unwrap()
@@ -43,10 +57,9 @@ async fn a_step_ends_when_it_has_looked_at_enough_and_the_page_goes_on() {
     let fixture = long_log().await;
     for descending in [false, true] {
         let query = SessionQuery { events: Some(of_user(None, descending)), ..query("s") };
-        let read = fixture.store.readers.read(move |tables| tables.read_session(query, at(1000)));
-        let (view, search) = read.await.unwrap();
-        assert_eq!(view.events, None);
-        let page = fixture.store.finish(search.unwrap()).await.unwrap();
+        let (first, unfinished) = step(&fixture, query.into()).await.unwrap();
+        assert!(first.is_none());
+        let page = fixture.store.read(unfinished).await.unwrap().events.unwrap();
         let mut wanted = vec![2, LATE as u64];
         if descending {
             wanted.reverse();
@@ -81,9 +94,8 @@ async fn the_newest_are_found_however_far_back_they_are() {
 async fn a_session_that_goes_while_it_is_searched_is_not_found() {
     let fixture = long_log().await;
     let query = SessionQuery { events: Some(of_user(Some(1), false)), ..query("s") };
-    let read = fixture.store.readers.read(move |tables| tables.read_session(query, at(1000)));
-    let (_, search) = read.await.unwrap();
+    let (_, unfinished) = step(&fixture, query.into()).await.unwrap();
     assert!(fixture.delete("s").await);
-    let found = fixture.store.finish(search.unwrap()).await;
+    let found = fixture.store.read(unfinished).await.map(|view| view.info);
     assert_eq!(found, Err(Error::not_found(&address("s"))));
 }

@@ -7,17 +7,15 @@ use super::{
         connection::Tables,
         log::Log,
         prelude::*,
+        read::CHANGES,
         row::{self, BODY, CHANGED},
-        snapshot::CHANGES,
     },
     report::{Check, Part, Place, Report},
 };
 use crate::{
     commit::entry_bytes,
-    store::{
-        past::{Past, fold},
-        rows::EVENT_COLUMNS,
-    },
+    read::{Past, fold},
+    store::rows::EVENT_COLUMNS,
 };
 
 /// Every session: its events and its state.
@@ -104,7 +102,7 @@ impl Subject {
     fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
         let Log { node, kind } = self.log;
         // A session begins with the state that it was created with; a shared scope is empty.
-        let (past, _) = tables.snapshot_before(self.log, self.base)?;
+        let (past, _) = tables.snapshot(self.log.node, self.base)?;
         let snapshots = "SELECT version FROM snapshot WHERE node = ?1 AND version > ?2
             ORDER BY version DESC";
         let snapshots = tables.all(snapshots, (node, self.base), |row| row.get(0))?;
@@ -166,10 +164,10 @@ impl Subject {
             walk.is_whole = false;
             return Ok(());
         };
-        fold(&mut walk.past, kind, at, changes);
+        fold(&mut walk.past, kind, at, &changes);
         if walk.snapshots.pop_if(|version| *version == at).is_some()
             && walk.is_whole
-            && tables.snapshot_before(self.log, at)? != (walk.past.clone(), at)
+            && tables.snapshot(self.log.node, at)? != (walk.past.clone(), at)
         {
             let message = "The snapshot is not what the log adds up to.";
             report.add(Check::State, Some(place), Some(at), message);
@@ -247,7 +245,7 @@ fn check_event(row: &Row<'_>, report: &mut Report<'_>, place: &Place) -> Result<
         let at = row.get(0)?;
         report.add(Check::Json, Some(place), Some(at), "The body is not a JSON object.");
     } else if row::changes(row, CHANGED).is_ok() {
-        row::event(row, false)?;
+        row::event(row)?;
     }
     Ok(())
 }

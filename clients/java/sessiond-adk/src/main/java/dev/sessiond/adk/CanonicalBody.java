@@ -21,36 +21,25 @@ final class CanonicalBody {
   /** The members whose own members have canonical names. Others may hold data of applications. */
   private static final Set<String> RECORDS =
       Set.of(
-          "actions",
-          "citationMetadata",
-          "compactedContent",
-          "compaction",
-          "content",
-          "fileData",
-          "functionCall",
-          "functionResponse",
-          "groundingMetadata",
-          "inlineData",
-          "nodeInfo",
-          "parts",
-          "usageMetadata");
+          ("actions citationMetadata compactedContent compaction content fileData functionCall"
+                  + " functionResponse groundingMetadata inlineData nodeInfo parts usageMetadata")
+              .split(" "));
 
-  /** Names of one ADK, in camel case, for members that the others have too. */
+  /**
+   * Names of one ADK, in camel case, for members that the others have too; and reasons to finish of
+   * ADK for Rust.
+   */
   private static final Map<String, String> RENAMED =
-      Map.of(
-          "cacheReadInputTokenCount", "cachedContentTokenCount",
-          "citationSources", "citations",
-          "routes", "route",
-          "thinkingTokenCount", "thoughtsTokenCount");
-
-  /** Those of ADK for Rust. */
-  private static final Map<String, String> FINISH_REASONS =
       Map.of(
           "Stop", "STOP",
           "MaxTokens", "MAX_TOKENS",
           "Safety", "SAFETY",
           "Recitation", "RECITATION",
-          "Other", "OTHER");
+          "Other", "OTHER",
+          "cacheReadInputTokenCount", "cachedContentTokenCount",
+          "citationSources", "citations",
+          "routes", "route",
+          "thinkingTokenCount", "thoughtsTokenCount");
 
   /**
    * Parts that ADK for Rust writes without a member around them: the members of each. All but the
@@ -92,7 +81,7 @@ final class CanonicalBody {
     }
     String reason = body.path("finishReason").textValue();
     if (reason != null) {
-      body.put("finishReason", FINISH_REASONS.getOrDefault(reason, reason));
+      body.put("finishReason", RENAMED.getOrDefault(reason, reason));
     }
     return body;
   }
