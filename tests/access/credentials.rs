@@ -107,7 +107,7 @@ fn a_policy_needs_callers_that_are_identified() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens() {
-    let (setting, issuer) = (Setting::on_sqlite(), Issuer::default());
+    let (setting, issuer) = (Setting::on_sqlite(), Issuer::new());
     prepare(&setting, &["jwt", "static", "expired", "none"]).await;
     setting.set_tokens(&["ci", "old"]);
     let tokens = setting.path("tokens.toml");
