@@ -190,6 +190,10 @@ struct Moved {
 impl Wal {
     /// Moves pages. Returns nothing moved if it failed.
     fn checkpoint(&self, thread: CheckpointThread, how: &str, tables: &Tables) -> Moved {
+        // A checkpoint that is not made is not measured.
+        if self.file.has_flush_failed() {
+            return Moved::default();
+        }
         let duration = self.metrics.checkpoint(thread);
         let done = duration.observe_closure_duration(|| {
             let done = self.execute(how, tables)?;
