@@ -237,7 +237,8 @@ fn sequences(page: &EventPage) -> Vec<Sequence> {
 #[test]
 fn a_page_ends_with_its_budget_and_says_where_the_rest_begins() {
     let written = Written::events((1..=9).map(|at| event(at, None, &[])));
-    let bytes = written.events[&1].bytes();
+    // Of the longer ones: authors differ in length.
+    let bytes = written.events[&2].bytes();
     for (max_items, max_bytes, count) in
         [(4, usize::MAX, 4), (usize::MAX, 3 * bytes, 3), (9, 1, 1), (9, usize::MAX, 9)]
     {

@@ -204,7 +204,7 @@ async fn execute_once<B: Backend>(
         Err(again) => return Err(again),
     }
     let mut changes = ChangeSet::default();
-    let (decided, panicked) = decide_all(backend.loaded(), group, &mut changes);
+    let (decided, panicked) = decide_all(backend, group, &mut changes);
     if let Some(submission) = panicked {
         backend.roll_back(true).await;
         return Err(refuse_all(metrics, submission, decided).into());
@@ -241,8 +241,8 @@ type Decided = Vec<(Submission, Result<Answer, Error>)>;
 
 /// Decides the requests of a group one after the other, and collects their changes. One that has to be loaded again stays in `group` with
 /// those behind it. The second result is the request whose decision panicked, with those behind it still in `group`.
-fn decide_all(
-    loaded: &mut Loaded,
+fn decide_all<B: Backend>(
+    backend: &mut B,
     group: &mut Vec<Submission>,
     changes: &mut ChangeSet,
 ) -> (Decided, Option<Submission>) {
@@ -251,8 +251,9 @@ fn decide_all(
     let mut panicked = None;
     while let Some(submission) = waiting.next() {
         let Submission { context, request, .. } = &submission;
-        let decision =
-            catch_unwind(AssertUnwindSafe(|| decide(loaded, changes, request, context.trace_id)));
+        let decision = catch_unwind(AssertUnwindSafe(|| {
+            decide(backend.loaded(), changes, request, context.trace_id)
+        }));
         let answer = match decision {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(Refusal::Error(error))) => Err(error),

@@ -17,7 +17,7 @@ mod tests {
     fn only_code_changes_a_layout() {
         let hash = layout_hash("CREATE TABLE t (a);");
         assert_eq!(hash.len(), 16);
-        assert_eq!(layout_hash("-- What it is.\nCREATE TABLE t (\n    a); -- The end.\n"), hash);
+        assert_eq!(layout_hash("-- What it is.\nCREATE TABLE t\n    (a); -- The end.\n"), hash);
         assert_ne!(layout_hash("CREATE TABLE t (b);"), hash);
         assert_ne!(layout_hash("CREATE TABLEt (a);"), hash);
     }

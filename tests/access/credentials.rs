@@ -102,12 +102,12 @@ fn a_policy_needs_callers_that_are_identified() {
     setting.set_policy(&policy("token:other"));
     let file = setting.path("policy.toml").display().to_string();
     let refused = Server::run(serve_on("memory:").args(["--policy", &file])).err().unwrap();
-    assert!(refused.log.contains("nothing says who they are"), "{}", refused.log);
+    assert!(refused.log.contains("requires an identity source"), "{}", refused.log);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens() {
-    let (setting, issuer) = (Setting::on_sqlite(), Issuer::default());
+    let (setting, issuer) = (Setting::on_sqlite(), Issuer::new());
     prepare(&setting, &["jwt", "static", "expired", "none"]).await;
     setting.set_tokens(&["ci", "old"]);
     let tokens = setting.path("tokens.toml");

@@ -74,7 +74,7 @@ impl Replicas {
 
     /// Waits until the look at versions and a read have connections, which have nothing to do.
     async fn is_idle(&self) {
-        self.database.wait_for_sessions(1, "\nSELECT w.at").await;
+        self.database.wait_for_sessions(1, "\nWITH w AS").await;
         self.database.wait_for_sessions(1, "COMMIT").await;
     }
 

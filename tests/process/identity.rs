@@ -69,8 +69,7 @@ struct Setting {
 impl Setting {
     fn new() -> Self {
         let (token, entry) = token("ci", &[]);
-        let setting =
-            Self { folder: TempDir::new().unwrap(), issuer: Issuer::default(), token, entry };
+        let setting = Self { folder: TempDir::new().unwrap(), issuer: Issuer::new(), token, entry };
         fs::write(setting.tokens(), &setting.entry).unwrap();
         setting
     }
@@ -130,8 +129,7 @@ async fn a_token_identifies_its_holder_and_is_in_no_log() {
     let setting = Setting::new();
     let server = setting.start(&LOG);
     let channel = server.channel().await;
-    let (alice, stranger) =
-        (setting.issuer.token("alice", 600), Issuer::default().token("alice", 600));
+    let (alice, stranger) = (setting.issuer.token("alice", 600), Issuer::new().token("alice", 600));
     call(&channel, Some(&setting.token)).await.unwrap();
     call(&channel, Some(&alice)).await.unwrap();
     // Within the skew of clocks, and beyond it.
@@ -247,7 +245,7 @@ async fn tokens_are_reloaded_and_a_broken_file_changes_nothing() {
     let alice = setting.issuer.token("alice", 600);
     call(&channel, Some(&alice)).await.unwrap();
     replace(&setting.tokens(), "s3cret-broken");
-    let other = Issuer::default();
+    let other = Issuer::new();
     other.publish(&setting.folder.path().join("keys.json"));
     until(&channel, &alice, Some("CREDENTIAL_INVALID")).await;
     call(&channel, Some(&other.token("alice", 600))).await.unwrap();

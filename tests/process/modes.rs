@@ -111,7 +111,7 @@ impl Guarded {
         let authority = Authority::new(folder.path(), "authority");
         let (certificate, key) = authority.issue("localhost", &["localhost"]);
         let keys = folder.path().join("keys");
-        Issuer::default().publish(&keys);
+        Issuer::new().publish(&keys);
         let content = |flag| match flag {
             "--tls-key" => key.clone(),
             "--tls-cert" | "--tls-client-ca" => certificate.clone(),

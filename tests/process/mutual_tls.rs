@@ -21,7 +21,7 @@ impl Files {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_names_its_holder_and_a_token_counts_more() {
-    let (files, issuer) = (Files::new(), Issuer::default());
+    let (files, issuer) = (Files::new(), Issuer::new());
     let jwt = issuer.publish(&files.path("keys.json"));
     let jwt: Vec<_> = jwt.iter().map(String::as_str).collect();
     let flags = [&["--log-calls", "--log-format", "json"][..], &jwt].concat();

@@ -50,7 +50,7 @@ fn one_record_tells_what_a_server_is() {
     fs::write(&policy, "").unwrap();
     let admin = format!("unix:{}", folder.path().join("admin").display());
     let mut command = serve_on("memory:");
-    command.args(JSON).args(Issuer::default().publish(&folder.path().join("keys")));
+    command.args(JSON).args(Issuer::new().publish(&folder.path().join("keys")));
     command.args(["--policy", policy.to_str().unwrap(), "--admin-listen", &admin]);
     command.args(["--max-appends-per-principal", "100"]);
     let found = records(&mut command);

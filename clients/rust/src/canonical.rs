@@ -190,13 +190,14 @@ impl Reader {
         let parts: Vec<Part> =
             parts.iter().filter_map(|part| part::read(part.get(), &mut self.omitted)).collect();
         let role: Option<String> = self.read(given, "role");
-        let mut role = role.filter(|role| !role.is_empty()).unwrap_or_else(|| self.role.to_owned());
-        // The runner gives a content of any other role to the model as its own words.
         let only_results = !parts.is_empty()
             && parts.iter().all(|part| matches!(part, Part::FunctionResponse { .. }));
-        if only_results && role != "tool" {
-            role = "function".into();
-        }
+        let role = match role.filter(|role| !role.is_empty()) {
+            // The runner gives results of the role `user` to the model as the user's words.
+            Some(role) if only_results && role == "user" => "function".into(),
+            None if only_results => "function".into(),
+            role => role.unwrap_or_else(|| self.role.to_owned()),
+        };
         Content { role, parts }
     }
 

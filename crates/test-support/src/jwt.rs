@@ -20,15 +20,14 @@ pub const AUDIENCE: &str = "sessiond";
 
 pub struct Issuer(EcdsaKeyPair);
 
-impl Default for Issuer {
-    fn default() -> Self {
+impl Issuer {
+    #[expect(clippy::new_without_default, reason = "it makes a key")]
+    pub fn new() -> Self {
         let (algorithm, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
         let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
         Self(EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).unwrap())
     }
-}
 
-impl Issuer {
     /// Writes its JWKS to a file, and returns the flags by which a server trusts it.
     pub fn publish(&self, file: &Path) -> Vec<String> {
         let (x, y) = self.0.public_key().as_ref()[1..].split_at(32);

@@ -63,10 +63,10 @@ fn the_format_is_pinned() {
     assert_eq!(events.encode(), pin);
     let user = UserId::new("ü").unwrap();
     let after = (Time::new(2, 3).unwrap(), user, SessionId::new("s").unwrap());
-    let pin = "cAEAAAAAAAAAAgAAAAAAAAADAAAAAgAAAAAAAADDvAEAAAAAAAAAc_PIN1";
+    let pin = "cAEAAAAAAAAAAgAAAAAAAAADAAAAAgAAAAAAAADDvAEAAAAAAAAAc1dKDU0";
     assert_eq!(SessionToken { request: Digest(1), after }.encode(), pin);
     let changes = ChangeToken { request: Digest(1), after: (Incarnation(2), 3) };
-    assert_eq!(changes.encode(), "PIN2");
+    assert_eq!(changes.encode(), "cAEAAAAAAAAAAgAAAAAAAAADAAAAAAAAAP7Kmjc");
 }
 
 #[test]

@@ -124,10 +124,13 @@ async fn tokens_are_pinned() {
         ..EventFilter::default()
     };
     let selection = EventSelection { filter, recent: Some(9), ..EventSelection::default() };
-    assert_eq!(events::token(&info, &selection, false).encode(), "PIN3");
+    assert_eq!(
+        events::token(&info, &selection, false).encode(),
+        "ZQEAAAAAAAAAApwxrmiKBqkAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAf0H0_zoAAAD_yZo7AMP3XVk"
+    );
     let query = StateQuery { scope: Scope::Session(session), keys: None };
     let page = StatePage { max_items: Some(1), token: None };
     let (list, _) =
         world.engine.get_state(&context, query, page, Some(invocation("turn"))).await.unwrap();
-    assert_eq!(list.next_page_token(1).unwrap(), "PIN4");
+    assert_eq!(list.next_page_token(1).unwrap(), "cNmknpar7w9RAQAAAAAAAAABAAAAAAAAAGElhTl0");
 }

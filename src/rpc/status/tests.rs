@@ -62,6 +62,7 @@ fn conflict(sequence: Option<(u64, u64)>, keys: &[&str]) -> Error {
 }
 
 #[rustfmt::skip]
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 fn rows() -> Vec<Row> {
     let whole = Error::not_found(&session("s"));
     let bare = Error::not_found_bare(&SessionId::from_stored("s"));

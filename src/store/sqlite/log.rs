@@ -4,7 +4,11 @@
 //! [`LOG_STEP`] successive rows of a log, so that a commit to many logs does not change a page of the index for each of them. The rows that follow
 //! are *unindexed*: their numbers stand in the row of the node.
 
-use super::{connection::Tables, prelude::*, row};
+use super::{
+    connection::{Tables, driver},
+    prelude::*,
+    row,
+};
 
 /// Rows of a log in one row of its index, at most. Until they are indexed, the row of the node grows by about seven bytes with each. To
 /// change it is a change of the tables.
@@ -112,9 +116,13 @@ impl Tables {
     ) -> Result<bool> {
         let table = log.table();
         let sql = format!("SELECT {columns} FROM {table} t WHERE t.id = ?1");
+        let mut statement = self.prepare(&sql).map_err(driver)?;
         for at in 0..rows.len() {
             let at = if descending { rows.len() - 1 - at } else { at };
-            if !self.each(&sql, [rows[at]], &mut *take)? {
+            let mut found = statement.query([rows[at]]).map_err(driver)?;
+            if let Some(row) = found.next().map_err(driver)?
+                && !take(&Row(row))?
+            {
                 return Ok(false);
             }
         }

@@ -20,8 +20,8 @@ fn pinned() {
         ("false", 0xdcba4897496e86de07ef15a4c9f6d25d),
         ("0", 0xd28bc5890a2167bc5d8662aa91720680),
         ("-17", 0x2c56e91efb6f18faef4345d598d427a5),
-        ("0.1", 0x179e9a7a3be076c59487c37424740307),
-        ("1e300", 0x494cca2cd10759651d01e03b1c6463da),
+        ("0.1", 0xf26c8cf4fd729803de959db65acb6355),
+        ("1e300", 0x371f52252b2de21cce9682c325ab087a),
         (r#""""#, 0x499e6a3d71eee307d8a906987dfb34e2),
         (r#""a\u00e4\ud83d\ude00""#, 0x17cd4c8d67844244d912e9f3ffbb52c8),
         ("[]", 0x7a660e0671325e505ff0016dee88d417),
@@ -60,6 +60,7 @@ fn the_form_of_a_number_does_not_count() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "most of it is a list")]
 fn different_values_differ() {
     let values = [
         "null",

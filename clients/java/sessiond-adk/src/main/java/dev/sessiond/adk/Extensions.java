@@ -90,7 +90,10 @@ abstract class Extensions extends HistoryExtensions {
         .toSingle();
   }
 
-  /** Sets a key without a value; returns its value, also if another writer has set it. Empty if that is null. */
+  /**
+   * Sets a key without a value; returns its value, also if another writer has set it. Empty if that
+   * is null.
+   */
   public Maybe<Object> setIfAbsent(Session session, String key, @Nullable Object value) {
     return operate(session, new Operation.SetIfAbsent(key, value));
   }
@@ -266,10 +269,10 @@ abstract class Extensions extends HistoryExtensions {
    * the newest values.
    *
    * <p>When the connection breaks or the server restarts, the stream resumes after its last item,
-   * without gap or repetition; so it does with a new token when its own expires or is revoked.
-   * It completes after {@link WatchItem.Deleted} and when the service is closed. The server sends
-   * only as much as the subscriber has requested. Items are emitted on a thread of gRPC, which
-   * belongs to this stream until the subscriber returns.
+   * without gap or repetition; so it does with a new token when its own expires or is revoked. It
+   * completes after {@link WatchItem.Deleted} and when the service is closed. The server sends only
+   * as much as the subscriber has requested. Items are emitted on a thread of gRPC, which belongs
+   * to this stream until the subscriber returns.
    */
   public Flowable<WatchItem> watch(Scope scope, Watch watch) {
     return new WatchFlowable(calls(), reader(), events(), scope, watch);

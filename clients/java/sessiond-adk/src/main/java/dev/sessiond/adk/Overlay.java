@@ -16,8 +16,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>The object has an append's event and delta from the subscription on, as with ADK's own
  * services: the runner waits for the response, but an agent that has emitted an event may go on and
- * expects to find it in the session. A failed append is reverted. What others have appended or
- * set in the meantime stays, so every change remembers the value below it.
+ * expects to find it in the session. A failed append is reverted. What others have appended or set
+ * in the meantime stays, so every change remembers the value below it.
  */
 final class Overlay {
 
