@@ -80,7 +80,7 @@ def main(path: str, seconds: str, version: str, postgres: str, filesystem: str) 
     print(f"""# Benchmarks
 
 Written by `benches/run`, which measures all of this on your machine. Each round measures every contender in turn. A
-cell has the median of {rounds} rounds of {seconds} seconds in calls per second, the lowest and the highest round, and the medians
+cell has the median of {rounds} rounds of {seconds} s in calls per second, the lowest and the highest round, and the medians
 of p50 and p99. Compare the columns of a row; other machines have other figures.
 
 {machine(version, postgres, filesystem)}

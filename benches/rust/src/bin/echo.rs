@@ -23,7 +23,7 @@ use v1::{
     session, session_service_server as sessions, state_service_server as state,
 };
 
-#[expect(clippy::all, clippy::pedantic, reason = "generated")]
+#[allow(clippy::all, reason = "generated")]
 mod v1 {
     tonic::include_proto!("sessiond.v1");
 }
