@@ -71,7 +71,8 @@ impl From<Fault> for Failure {
         let is_again = match &fault {
             Fault::Elapsed(_) => true,
             Fault::Driver(error) => !matches!(kind(error), SqlError::Other),
-            Fault::Domain(_) => false,
+            // What a read of the past met: the kernel knows the domain's errors only.
+            Fault::Domain(error) => matches!(error, Error::StoreUnavailable(_)),
         };
         match is_again {
             true => Self::Again(Cause::new(fault)),
