@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use clap::{ArgMatches, Args, FromArgMatches};
 
-use super::parse;
+use super::{convert, parse};
 use crate::{
     domain::json::{Json, JsonType},
     proto::v1::{
-        self, increment::Amount, key_check::Condition, list_append, merge_patch, set_if_absent,
+        self, increment::Amount, key_check::Condition, list_append, merge_patch,
         state_delta::SetForm, state_operation::Operation,
     },
 };
@@ -76,8 +76,7 @@ fn list_append(text: &str) -> Result<v1::StateOperation, String> {
 
 fn set_if_absent(text: &str) -> Result<v1::StateOperation, String> {
     let (key, value) = parse::assignment(text)?;
-    let value_form = Some(set_if_absent::ValueForm::ValueJson(value.into_string()));
-    Ok(operation(key, Operation::SetIfAbsent(v1::SetIfAbsent { value_form })))
+    Ok(convert::set_if_absent(key, value))
 }
 
 fn merge_patch(text: &str) -> Result<v1::StateOperation, String> {
@@ -168,7 +167,7 @@ pub struct PreconditionArgs {
     expect_absent: Vec<String>,
 }
 
-fn check(key: String, condition: Condition) -> v1::KeyCheck {
+pub fn check(key: String, condition: Condition) -> v1::KeyCheck {
     v1::KeyCheck { key, condition: Some(condition) }
 }
 

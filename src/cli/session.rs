@@ -339,7 +339,9 @@ async fn get(
     let session = AsJson(session);
     if format == Format::Table {
         output::print_as(format, &session)?;
-        return output::print_list(format, &EVENTS, &events);
+        let mut lines = output::Lines::new(format, &EVENTS);
+        events.iter().try_for_each(|event| lines.add(event))?;
+        return lines.end();
     }
     output::print_as(format, &Found { session, events: selection.map(|_| events) })
 }

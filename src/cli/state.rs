@@ -11,6 +11,7 @@ use super::{
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
     find::connect_to,
+    hidden::Form,
     message::AsJson,
     output::{self, Format, table::Column},
     parse,
@@ -223,7 +224,7 @@ pub async fn render(args: RenderArgs) -> Result<(), Failure> {
     };
     let answer = server.state().render_template(request).await?;
     if args.text {
-        return output::print_raw(&answer.into_inner().text);
+        return output::print_in(Form::Text, &answer.into_inner().text);
     }
     output::print_answer(args.connect.format(), answer)
 }

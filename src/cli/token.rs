@@ -13,6 +13,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use super::{
     bearer,
     failure::{Failure, tell},
+    hidden::Form,
     output, time,
 };
 use crate::{
@@ -86,7 +87,7 @@ pub fn run(action: Action) -> Result<(), Failure> {
             entry(&name, user.as_deref(), expires, &content)?
         }
     };
-    output::print_raw(&text)
+    output::print_in(Form::Text, &text)
 }
 
 fn new() -> Result<String, Failure> {

@@ -17,6 +17,7 @@ use crate::{
         calls::{retry, shared_scope},
         connect::Server,
         convert,
+        delta::check,
         failure::Failure,
         whole_state::{members_of, state_request, whole_state},
     },
@@ -178,10 +179,10 @@ impl<'a> Shared<'a> {
         let keys = set.chain(events.iter().flat_map(|event| &event.remove));
         let keys = keys.filter(|key| is_shared(key) && !self.owned.contains(*key));
         let keys: BTreeSet<_> = keys.cloned().collect();
-        let check = |key: &String| check(key.clone(), Condition::Exists(false));
+        let absent = |key: &String| check(key.clone(), Condition::Exists(false));
         // As many as a precondition takes. Beyond that, only somebody who writes the same key at this very time loses.
         let limit = if self.restore { 0 } else { DELTA_OPERATIONS };
-        let checks = keys.iter().take(limit).map(check).collect();
+        let checks = keys.iter().take(limit).map(absent).collect();
         (keys, checks)
     }
 
@@ -293,10 +294,6 @@ impl<'a> Shared<'a> {
         }
         Ok(())
     }
-}
-
-fn check(key: String, condition: Condition) -> v1::KeyCheck {
-    v1::KeyCheck { key, condition: Some(condition) }
 }
 
 /// The changes in parts that a delta takes, by number and by bytes.

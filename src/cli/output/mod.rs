@@ -4,7 +4,7 @@ mod sink;
 pub mod table;
 mod yaml;
 
-use std::io::Write;
+use std::{io::Write, mem};
 
 use clap::ValueEnum;
 use prost::Name;
@@ -44,7 +44,7 @@ pub fn print(item: &impl Serialize) -> Result<(), Failure> {
 pub fn print_as(format: Format, item: &impl Serialize) -> Result<(), Failure> {
     match format {
         Format::Json => print(item),
-        Format::Yaml => print_in(Form::Yaml, &yaml_of(item)?),
+        Format::Yaml => print_in(Form::Yaml, &format!("---\n{}", yaml::document(&json_of(item)?))),
         Format::Table => {
             print_text(&table::record(&json_of(item)?, time::now(), terminal::columns()))
         }
@@ -55,60 +55,33 @@ pub fn print_answer(format: Format, answer: Response<impl Name>) -> Result<(), F
     print_as(format, &AsJson(answer.into_inner()))
 }
 
-/// Prints some items of a list.
-pub fn print_list<P: Serialize>(
-    format: Format,
-    columns: &[Column],
-    items: &[P],
-) -> Result<(), Failure> {
-    if format == Format::Table {
-        let items = items.iter().map(json_of).collect::<Result<Vec<_>, _>>()?;
-        return match items.is_empty() {
-            true => Ok(()),
-            false => print_text(&table::list(columns, &items, time::now(), terminal::columns())),
-        };
-    }
-    let form = if format == Format::Yaml { Form::Yaml } else { Form::Json };
-    let mut out = Sink::stdout(form);
-    for item in items {
-        match form {
-            Form::Yaml => out.write_all(yaml_of(item)?.as_bytes())?,
-            _ => write_line(&mut out, item)?,
-        }
-    }
-    Ok(out.flush()?)
-}
-
-/// A document with its mark.
-fn yaml_of(item: &impl Serialize) -> Result<String, Failure> {
-    Ok(format!("---\n{}", yaml::document(&json_of(item)?)))
-}
-
-/// Lines that are printed as they come, or all of them as one table at the end.
+/// Items of a list: lines as they come, or rows of a table.
 pub struct Lines<'a> {
     format: Format,
     columns: &'a [Column],
-    kept: Vec<Json>,
+    rows: Vec<Json>,
 }
 
 impl<'a> Lines<'a> {
     pub fn new(format: Format, columns: &'a [Column]) -> Self {
-        Self { format, columns, kept: Vec::new() }
+        Self { format, columns, rows: Vec::new() }
     }
 
     pub fn add(&mut self, item: &impl Serialize) -> Result<(), Failure> {
         match self.format {
-            Format::Table => self.kept.push(json_of(item)?),
+            Format::Table => self.rows.push(json_of(item)?),
             format => print_as(format, item)?,
         }
         Ok(())
     }
 
-    pub fn end(self) -> Result<(), Failure> {
-        if self.kept.is_empty() {
+    /// Prints the table of the rows so far.
+    pub fn end(&mut self) -> Result<(), Failure> {
+        let rows = mem::take(&mut self.rows);
+        if rows.is_empty() {
             return Ok(());
         }
-        print_text(&table::list(self.columns, &self.kept, time::now(), terminal::columns()))
+        print_text(&table::list(self.columns, &rows, time::now(), terminal::columns()))
     }
 }
 
@@ -121,12 +94,7 @@ pub fn print_text(text: &str) -> Result<(), Failure> {
     Ok(sink::paint(text)?)
 }
 
-/// Prints plain text, which a pipe or a file gets byte for byte.
-pub fn print_raw(text: &str) -> Result<(), Failure> {
-    print_in(Form::Text, text)
-}
-
-/// As [`print_raw`], for text of any form.
+/// Prints text of a form, which a pipe or a file gets byte for byte.
 pub fn print_in(form: Form, text: &str) -> Result<(), Failure> {
     let mut out = Sink::stdout(form);
     out.write_all(text.as_bytes())?;
@@ -143,10 +111,12 @@ pub async fn print_pages<T, P: Serialize>(
     mut fetch: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Status>,
 ) -> Result<(), Failure> {
     let (mut seen, mut token) = (0, String::new());
+    let mut lines = Lines::new(format, columns);
     while let Some(page_size) = args.next(seen) {
         let (items, next) = fetch(page_size, token).await?;
         seen += items.len() as u64;
-        print_list(format, columns, &items.into_iter().map(&printed).collect::<Vec<_>>())?;
+        items.into_iter().try_for_each(|item| lines.add(&printed(item)))?;
+        lines.end()?;
         if next.is_empty() {
             break;
         }
