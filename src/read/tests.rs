@@ -59,7 +59,7 @@ fn event(sequence: Sequence, rewind_to: Option<Sequence>, keys: &[(&str, &str)])
         event_id: EventId::from_stored(sequence.to_string()),
         sequence,
         invocation_id: None,
-        author: Author::from_stored(if sequence % 2 == 0 { "even" } else { "odd" }),
+        author: Author::from_stored(if sequence.is_multiple_of(2) { "even" } else { "odd" }),
         branch: Branch::from_stored(""),
         event_time: Time::from_stored(sequence.cast_signed(), 0),
         commit_time: Time::from_stored(sequence.cast_signed(), 0),

@@ -249,7 +249,7 @@ fn decide_all<B: Backend>(
     let mut decided = Vec::with_capacity(group.len());
     let mut waiting = std::mem::take(group).into_iter();
     let mut panicked = None;
-    while let Some(submission) = waiting.next() {
+    for submission in waiting.by_ref() {
         let Submission { context, request, .. } = &submission;
         let decision = catch_unwind(AssertUnwindSafe(|| {
             decide(backend.loaded(), changes, request, context.trace_id)

@@ -81,7 +81,7 @@ impl Offered {
 
 /// Begins calls at the rate, each on the next connection, and waits for all of them.
 pub async fn offer(servers: &[Server], calls: &[Call], rate: Rate) -> Offered {
-    let outcomes = Arc::new(Mutex::new((Results::new(), Refused::new())));
+    let outcomes = Arc::new(Mutex::new((Results::default(), Refused::new())));
     let places = Arc::new(Semaphore::new(rate.max_in_flight));
     let starts = Arc::new(Semaphore::new(STARTING));
     let (started, last) = (instant(), Duration::from_secs(rate.seconds));
@@ -116,7 +116,7 @@ pub async fn offer(servers: &[Server], calls: &[Call], rate: Rate) -> Offered {
     held_back = rate.due(last) - begun;
     // All places are free again when the last call has ended.
     let _all = places.acquire_many(u32::try_from(rate.max_in_flight).unwrap_or(u32::MAX)).await;
-    let (results, refused) = mem::replace(&mut *lock(&outcomes), (Results::new(), Refused::new()));
+    let (results, refused) = mem::take(&mut *lock(&outcomes));
     Offered { results, refused, begun, held_back, seconds: rate.seconds as f64 }
 }
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn only_what_is_answered_in_time_is_goodput() {
-        let outcomes = Mutex::new((Results::new(), Refused::new()));
+        let outcomes = Mutex::new((Results::default(), Refused::new()));
         let (soon, late, deadline) =
             (Duration::from_millis(5), Duration::from_secs(2), Duration::from_secs(1));
         let details = ErrorDetails::with_error_info("RATE_LIMITED", "sessiond", []);

@@ -77,14 +77,16 @@ pub struct Results {
     pub first_error: Option<String>,
 }
 
-impl Results {
-    pub fn new() -> Self {
+impl Default for Results {
+    fn default() -> Self {
         let latencies = Histogram::new_with_bounds(1, SLOWEST_MICROS, 3);
         #[expect(clippy::expect_used, reason = "the bounds are constants that the crate takes")]
         let latencies = latencies.expect("bounds are in order");
         Self { latencies, errors: 0, first_error: None }
     }
+}
 
+impl Results {
     pub fn add(&mut self, outcome: Result<Duration, String>) {
         match outcome {
             Ok(latency) => {
@@ -114,7 +116,7 @@ impl Round {
         let started = instant();
         let until = seconds.map(|seconds| started + Duration::from_secs(seconds));
         let calls_left = AtomicU64::new(calls.unwrap_or(u64::MAX));
-        Self { started, until, calls_left, results: Mutex::new(Results::new()) }
+        Self { started, until, calls_left, results: Mutex::new(Results::default()) }
     }
 
     /// Whether one more call may begin `now`.
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn latencies_and_errors_add_up() {
-        let mut all = Results::new();
+        let mut all = Results::default();
         for micros in (1..=1000).chain(1..=1000) {
             all.add(Ok(Duration::from_micros(micros)));
         }
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_latency_beyond_the_bounds_counts_as_the_slowest() {
-        let mut results = Results::new();
+        let mut results = Results::default();
         results.add(Ok(Duration::from_secs(3600)));
         assert!((SLOWEST_MICROS..SLOWEST_MICROS * 2).contains(&results.latencies.max()));
     }

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn results() -> Results {
-        let mut results = Results::new();
+        let mut results = Results::default();
         (1..=1000).for_each(|micros| results.add(Ok(Duration::from_micros(micros))));
         results
     }

@@ -54,11 +54,11 @@ impl ScopeRecord {
 
     /// Every key that was set up to a version, by name, as it was then.
     pub fn past(&self, at: Version) -> Past {
-        let last = |(name, changes): (&Box<str>, &Vec<(Version, Option<Json>)>)| {
+        let last = self.keys.iter().filter_map(|(name, changes)| {
             let (version, value) = last_up_to(changes, at)?;
             Some((name.clone(), (value.clone(), *version)))
-        };
-        self.keys.iter().filter_map(last).collect()
+        });
+        last.collect()
     }
 
     /// The version that changed or removed a key last.

@@ -137,7 +137,7 @@ impl Checkpoints {
         let work =
             move || match wal.file.connect().and_then(|it| Tables::writer(it).map_err(driver)) {
                 Ok(tables) => {
-                    drop(wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables))
+                    let _ = wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables);
                 }
                 Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
             };

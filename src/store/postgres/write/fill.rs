@@ -93,8 +93,9 @@ pub(super) fn keys(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Re
 pub(super) fn whole(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Result<(), Error> {
     let places: Vec<&Place> = needed.whole.iter().collect();
     for place in &places {
-        let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
-        state.map(|state| state.complete = true);
+        if let Some(state) = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key)) {
+            state.complete = true;
+        }
     }
     for row in rows {
         let key = scope_at(asked(row, &places)?, loaded);
