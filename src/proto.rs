@@ -10,6 +10,7 @@
 pub mod codec;
 
 /// `sessiond.v1`.
+#[allow(clippy::too_many_lines, reason = "it is generated")]
 pub mod v1 {
     tonic::include_proto!("sessiond.v1");
 }

@@ -1,6 +1,6 @@
 //! Needs: the reads of a decision, as data, so that a store can fetch them for a whole group in few statements or from its cache.
 
-use super::Request;
+use super::{Append, Request};
 use crate::domain::prelude::*;
 
 /// The reads of the decision about one request.
@@ -103,18 +103,7 @@ pub fn needs(request: &Request) -> Needs<'_> {
             fork: Some(fork.target_incarnation),
             ..session(&fork.source)
         },
-        Request::Append(append) => Needs {
-            address: Some(match &append.session {
-                SessionRef::Full(key) => Address::Session(key),
-                SessionRef::Bare(id, sight) => Address::Bare(id, sight),
-            }),
-            written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
-            checked: checked(&append.precondition),
-            all_state: append.return_state,
-            event_ids: append.events.iter().map(|event| &event.event_id).collect(),
-            request_id: append.request.as_ref().map(|request| &request.id),
-            ..Needs::default()
-        },
+        Request::Append(append) => of_append(append),
         Request::Rewind(rewind) => Needs {
             checked: checked(&rewind.precondition),
             all_state: true,
@@ -131,6 +120,21 @@ pub fn needs(request: &Request) -> Needs<'_> {
             ..Needs::default()
         },
         Request::Sweep => Needs { sweep: true, ..Needs::default() },
+    }
+}
+
+fn of_append(append: &Append) -> Needs<'_> {
+    Needs {
+        address: Some(match &append.session {
+            SessionRef::Full(key) => Address::Session(key),
+            SessionRef::Bare(id, visible) => Address::Bare(id, visible),
+        }),
+        written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
+        checked: checked(&append.precondition),
+        all_state: append.return_state,
+        event_ids: append.events.iter().map(|event| &event.event_id).collect(),
+        request_id: append.request.as_ref().map(|request| &request.id),
+        ..Needs::default()
     }
 }
 

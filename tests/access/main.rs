@@ -4,7 +4,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, and looks around where the program must not"
+    clippy::too_many_lines,
+    reason = "a test fails by panicking, looks around where the program must not, and is one story or table"
 )]
 
 mod calls;

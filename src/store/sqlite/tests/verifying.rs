@@ -99,6 +99,7 @@ async fn verify_tells_how_far_it_is() {
     assert_eq!(told.parts.len(), 4);
 }
 
+#[allow(clippy::too_many_lines, reason = "most of it is a table")]
 #[tokio::test]
 async fn verify_finds_every_kind_of_damage_and_where_it_is() {
     let s = "(SELECT id FROM session WHERE session_id = 's')";
