@@ -140,19 +140,17 @@
 //! # }
 //! ```
 
-pub mod access;
+pub use sessiond_access as access;
+pub use sessiond_core::{commit, domain, read};
+pub use sessiond_metrics as metrics;
+use sessiond_store::{files, pem};
+
 pub mod cli;
-pub mod commit;
 pub mod config;
-pub mod domain;
 pub mod engine;
-mod files;
 pub mod logging;
-pub mod metrics;
 pub mod offline;
-mod pem;
 pub mod proto;
-pub mod read;
 pub mod rpc;
 pub mod server;
 pub mod store;

@@ -1,6 +1,6 @@
 //! The client half of the program: every RPC as a command, import and export, benchmarks.
 
-mod adk_file;
+use sessiond_adk_files as adk_file;
 mod admin;
 mod append;
 mod args;

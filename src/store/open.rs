@@ -1,12 +1,12 @@
 //! Opens and migrates a store by its URL.
 
-use std::{num::NonZeroU64, str::FromStr, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    Store, SystemClock,
+    Crash, Store, SystemClock,
     memory::MemoryStore,
     postgres::{self, PostgresOptions, PostgresSettings},
-    sqlite::{self, Crash, CrashPoint, SqliteOptions},
+    sqlite::{self, SqliteOptions},
 };
 use crate::{domain::token::StoreId, files::FileMode, metrics::Metrics};
 
@@ -25,23 +25,6 @@ pub struct StoreOptions {
     pub crash: Option<Crash>,
     pub postgres: PostgresSettings,
     pub metrics: Arc<Metrics>,
-}
-
-/// `before-commit:N` or `after-commit:N`: at the n-th commit since opening.
-impl FromStr for Crash {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = || "write before-commit:N or after-commit:N".to_owned();
-        let (point, commit) = text.split_once(':').ok_or_else(form)?;
-        let point = match point {
-            "before-commit" => CrashPoint::BeforeCommit,
-            "after-commit" => CrashPoint::AfterCommitBeforeAck,
-            _ => return Err(form()),
-        };
-        let at_commit = commit.parse::<NonZeroU64>().map_err(|_| form())?.get();
-        Ok(Self { point, at_commit })
-    }
 }
 
 /// The kind of a store, with what its URL names.
@@ -173,15 +156,6 @@ pub async fn migrate(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_crash_point_has_a_place_and_a_number() {
-        assert!("before-commit:1".parse::<Crash>().is_ok());
-        assert!("after-commit:12".parse::<Crash>().is_ok());
-        for text in ["", "before-commit", "before-commit:0", "before-commit:x", "later:1"] {
-            assert!(text.parse::<Crash>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_password_is_not_shown() {

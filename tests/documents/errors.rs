@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 const CATALOGUE: &str = include_str!("../../docs/errors.md");
-const REASONS: &str = include_str!("../../src/domain/reason.rs");
-const ERRORS: &str = include_str!("../../src/domain/error.rs");
+const REASONS: &str = include_str!("../../crates/core/src/domain/reason.rs");
+const ERRORS: &str = include_str!("../../crates/core/src/domain/error.rs");
 
 /// The names that an enum of the sources has for programs: each is written once, beside its value.
 fn names(source: &str) -> BTreeSet<&str> {

@@ -1,0 +1,14 @@
+//! Callers and their rights.
+//!
+//! A [`Policy`] is read from a file: [rules](policy::Rule) that give principals rights on users of applications. Everything else is
+//! denied. The [gate](crate::store::Gate) before the store asks it at every call.
+
+mod file;
+pub mod policy;
+mod principal;
+
+use sessiond_core::domain;
+
+pub use file::parse;
+pub use policy::{Policies, Policy, SUBJECT};
+pub use principal::{Identity, Principal};

@@ -1,0 +1,41 @@
+//! Session files as the Agent Development Kit (ADK) writes them: exactly so, or with one more member in the file and in its events.
+//!
+//! ```text
+//! { "id": …, "appName": …, "userId": …, "state": {…}, "lastUpdateTime": …,
+//!   "events": [ { …, "sessiond": {…} }, … ],
+//!   "sessiond": { "session": {…}, "initial_state": {…}, "hidden": [ … ] } }
+//! ```
+//!
+//! An entry of `events` is an event's body with its state delta in `actions.stateDelta`, as ADK stores it ([`form`]). Id, author,
+//! invocation, branch and time are members beside the rest. Where that does not say everything, the member `sessiond` has the event
+//! exactly ([`event`]), so that an export is restored byte for byte. It counts as long as nobody has changed the entry beside it.
+//! Events that a rewind has hidden are there and not in `events`, because ADK would show them.
+
+mod body;
+mod entry;
+mod event;
+mod file;
+mod form;
+mod halves;
+pub mod lookup;
+mod name;
+mod object;
+mod plan;
+mod read;
+mod same;
+mod session;
+pub mod time;
+mod write;
+
+use sessiond_core::domain;
+
+pub use body::{Part, gist, parts};
+pub use event::Event;
+pub use file::Directory;
+pub use form::Losses;
+pub use name::file_name;
+pub use plan::{Plan, is_shared};
+pub use read::SessionFile;
+pub use same::is_same;
+pub use session::{Address, Metadata, Session, is_internal, shared_file};
+pub use write::FileWriter;

@@ -1,0 +1,58 @@
+//! The semantics of every read, decided once for all stores, over the [rows](Rows) of one snapshot.
+//!
+//! ```text
+//! query ──> Read::step ──asks──> Rows ──rows──> answer
+//! ```
+//!
+//! A store opens a snapshot and hands its rows to [`Read::step`]; it has SQL and rows, and no semantics. Nothing here reads a clock or
+//! knows a database, and the futures run on any executor: those of a store whose rows never wait are [ready](finish) at once.
+
+mod bare;
+mod changes;
+mod events;
+mod history;
+mod lists;
+mod log;
+mod names;
+mod past;
+mod query;
+mod rows;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use futures_util::FutureExt as _;
+
+pub use events::SessionRead;
+pub use lists::{ListKey, compare, list_key};
+pub use log::{
+    PIECE_BYTES, PIECE_ROWS, event_heads, first_of, is_of, runs, until_damage, until_missing,
+};
+pub use names::{NamesRead, behind_all};
+pub use past::{Past, fold, past};
+pub use query::Budget;
+pub use query::{
+    ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
+    SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    UsersQuery, WatchPage, WatchQuery,
+};
+pub use rows::{EventHead, Node, Rows, ScopeHead, SessionRecord};
+
+use crate::domain::error::Error;
+
+/// A read. It takes several steps if it looks at many rows, each in a snapshot of its own, so that none is held for long.
+#[expect(
+    async_fn_in_trait,
+    reason = "a store whose rows never wait polls on the thread of its connection"
+)]
+pub trait Read {
+    type Answer;
+
+    /// Reads on. `None`: another step follows.
+    async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<Self::Answer>, Error>;
+}
+
+/// The result of a read over rows that never wait.
+pub fn finish<T>(read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    read.now_or_never().unwrap_or_else(|| Err(Error::internal("a read of rows at hand waited")))
+}

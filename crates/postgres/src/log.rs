@@ -1,0 +1,86 @@
+//! Rows of a log: the events of a session, or the changes of an application or a user.
+//!
+//! Versions are dense, so that a read names every row that it wants, and sees when one is missing.
+
+use super::{
+    columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
+    schema::WIDE,
+};
+use crate::{
+    kernel::{PIECE_BYTES, until_missing},
+    store::rows::EVENT_BYTES,
+};
+
+/// Bytes of the long columns of a change of an application or a user.
+const CHANGE_BYTES: &str =
+    "coalesce(octet_length(set_json), 0) + coalesce(octet_length(removed), 0)";
+
+/// Where a node's log lies.
+struct Log {
+    table: &'static str,
+    version: &'static str,
+    bytes: &'static str,
+    /// `incarnation` is part of the key of events only.
+    condition: &'static str,
+}
+
+impl Log {
+    fn of(node: &Node) -> Self {
+        match node.incarnation == WIDE {
+            true => Self {
+                table: "scope_log",
+                version: "version",
+                bytes: CHANGE_BYTES,
+                condition: "app_name = $1 AND user_id = $2 AND $3::bigint = 0",
+            },
+            false => Self {
+                table: "event",
+                version: "sequence",
+                bytes: EVENT_BYTES,
+                condition: "app_name = $1 AND user_id = $2 AND incarnation = $3",
+            },
+        }
+    }
+}
+
+/// The rows of versions, which ascend or descend, in that order, until their long columns have `max_bytes`; `None`: no column is long.
+/// The first column is the version. Returns at least one row, and none behind one that is missing.
+pub(super) async fn rows(
+    connection: &Connection,
+    node: &Node,
+    columns: &str,
+    versions: &[Version],
+    max_bytes: Option<usize>,
+) -> Result<Vec<Row>> {
+    let (Some(&first), Some(&last)) = (versions.first(), versions.last()) else {
+        return Ok(Vec::new());
+    };
+    let Log { table, version, bytes, condition } = Log::of(node);
+    let (low, high) = (first.min(last), first.max(last));
+    let order = if last < first { "DESC" } else { "ASC" };
+    // Of a range the rows come in their order, without being sorted.
+    let among = match ((high - low) as usize >= versions.len(), max_bytes) {
+        (false, _) => String::new(),
+        (true, None) => format!("AND {version} = ANY($6)"),
+        (true, Some(_)) => format!("AND {version} = ANY($7)"),
+    };
+    let from = format!("FROM {table} WHERE {condition} AND {version} BETWEEN $4 AND $5 {among}");
+    let sql = match max_bytes {
+        None => format!("SELECT {columns} {from} ORDER BY {version} {order}"),
+        Some(_) => format!(
+            "SELECT {columns} FROM (
+                 SELECT *, sum({bytes}) OVER (ORDER BY {version} {order}) - ({bytes}) AS bytes_before
+                 {from}) log
+             WHERE bytes_before < $6 ORDER BY {version} {order}"
+        ),
+    };
+    let mut select = Columns::new(sql).node(node).number(low).number(high);
+    if let Some(max_bytes) = max_bytes {
+        select = select.number(max_bytes.clamp(1, PIECE_BYTES) as u64);
+    }
+    if !among.is_empty() {
+        select = select.numbers(versions.iter().copied());
+    }
+    let found = select.all(connection).await?;
+    Ok(until_missing(found, versions, |row| number(row, 0).unwrap_or_default())?)
+}

@@ -1,0 +1,86 @@
+//! The options of a store on PostgreSQL.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use super::prelude::*;
+use crate::{
+    metrics::Metrics,
+    store::{Clock, Crash},
+};
+
+/// What users may set that only this store has.
+#[derive(Clone, Debug)]
+pub struct PostgresSettings {
+    /// A file with the password, if the URL has none.
+    pub password_file: Option<PathBuf>,
+    /// Connections that write, at least 1.
+    pub writers: usize,
+    /// Time after which the database ends a statement.
+    pub statement_timeout: Duration,
+    /// Prepare no statement, for a pooler that gives every transaction another connection.
+    pub unnamed_statements: bool,
+}
+
+impl Default for PostgresSettings {
+    fn default() -> Self {
+        Self {
+            password_file: None,
+            writers: 4,
+            statement_timeout: Duration::from_secs(10),
+            unnamed_statements: false,
+        }
+    }
+}
+
+/// Options of a store on PostgreSQL.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user@host:port/database?sslmode=…`
+    pub url: String,
+    pub settings: PostgresSettings,
+    /// Identity of the store if the database is empty.
+    pub new_id: StoreId,
+    /// Connections that read, at least 1.
+    pub readers: usize,
+    /// Writes that may wait for a connection. Beyond that callers are refused with OVERLOADED.
+    pub queue_requests: usize,
+    /// Writes of one commit at most.
+    pub group_requests: usize,
+    /// Time between two looks at whether the database can be reached, and at the versions of watched scopes.
+    pub look_every: Duration,
+    /// The commit at which the process aborts itself, for crash tests.
+    pub crash: Option<Crash>,
+    /// The time of commits, for tests; `None`: the database's.
+    pub clock: Option<Arc<dyn Clock>>,
+    pub metrics: Arc<Metrics>,
+}
+
+impl PostgresOptions {
+    /// The defaults, for this database.
+    pub fn new(url: impl Into<String>, new_id: StoreId) -> Self {
+        Self {
+            url: url.into(),
+            settings: PostgresSettings::default(),
+            new_id,
+            readers: 4,
+            queue_requests: 4096,
+            group_requests: 512,
+            look_every: Duration::from_secs(1),
+            crash: None,
+            clock: None,
+            metrics: Arc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_comes_soon_enough_for_watches_without_notifications() {
+        // docs/postgresql.md promises two seconds: one until the look, and one for what it takes.
+        let look_every = PostgresOptions::new("", StoreId([1; 16])).look_every;
+        assert!(look_every <= Duration::from_secs(1), "{look_every:?}");
+    }
+}

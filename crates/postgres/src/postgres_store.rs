@@ -1,0 +1,206 @@
+//! Opening a database, and the store over it.
+
+use std::{io, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::warn;
+
+use super::{
+    connect::{address::Address, connection::Connection},
+    migrate::{self, try_out},
+    notify::replicas,
+    open_error::OpenError,
+    options::PostgresOptions,
+    prelude::*,
+    probes,
+    read::{pool::database_time, reads::Reads},
+    schema::{MIGRATIONS, Migration},
+    shared::Shared,
+    write::{disk, lanes::Lanes},
+};
+use crate::{
+    commit::{Answer, Request},
+    kernel::{NamesRead, Read as _, SessionRead},
+    store::{
+        ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
+        RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
+        StateView, Store, UsersQuery, WatchPage, WatchQuery, instant,
+    },
+};
+
+/// Time for which a start tries to connect, for a database that starts at the same moment.
+const START: Duration = Duration::from_secs(10);
+
+/// Milliseconds between two attempts.
+const START_AGAIN_MILLIS: u64 = 200;
+
+/// A store in a database that other processes use as well.
+pub struct PostgresStore {
+    id: StoreId,
+    shared: Arc<Shared>,
+    lanes: Lanes,
+    reads: Arc<Reads>,
+    /// They announce, listen, look at the database, and look for space.
+    _watchers: Vec<AbortOnDropHandle<()>>,
+}
+
+/// Opens a store. Whoever comes first makes the tables.
+pub async fn open(options: PostgresOptions) -> Result<PostgresStore, OpenError> {
+    open_with(options, MIGRATIONS).await
+}
+
+pub(super) async fn open_with(
+    options: PostgresOptions,
+    migrations: &'static [Migration],
+) -> Result<PostgresStore, OpenError> {
+    let new_id = options.new_id;
+    let shared = Arc::new(Shared::new(options)?);
+    let connection = connect(&shared).await?;
+    let id = migrate::migrate(&connection, migrations, new_id).await?;
+    let now = database_time(&connection).await.map_err(|error| failed(&error))?;
+    shared.clock.observe(now);
+    drop(connection);
+    let of_lanes = Arc::clone(&shared);
+    let lanes = spawn_blocking(move || Lanes::start(&of_lanes)).await;
+    let lanes = lanes.map_err(io::Error::other).flatten();
+    let lanes = lanes.map_err(|error| OpenError::Threads(error.to_string()))?;
+    let reads = Arc::new(Reads::new(&shared).map_err(|error| failed(&error))?);
+    probes::start(&shared.options.metrics, &lanes, &reads);
+    let mut watchers = vec![
+        tokio::spawn(replicas::announce(Arc::clone(&shared), id)),
+        tokio::spawn(replicas::look(Arc::clone(&shared))),
+        tokio::spawn(disk::find_space(Arc::clone(&shared))),
+    ];
+    // A pooler would give what is listened for to whoever has the connection then.
+    if !shared.options.settings.unnamed_statements {
+        watchers.push(tokio::spawn(replicas::listen(Arc::clone(&shared), id)));
+    }
+    let watchers = watchers.into_iter().map(AbortOnDropHandle::new).collect();
+    Ok(PostgresStore { id, shared, lanes, reads, _watchers: watchers })
+}
+
+fn failed(error: &Error) -> OpenError {
+    OpenError::Failed(error.to_string())
+}
+
+/// Brings a database to the newest version, or only tries that out. Returns the steps, as titles.
+pub async fn migrate(
+    options: PostgresOptions,
+    is_dry_run: bool,
+) -> Result<Vec<&'static str>, OpenError> {
+    let new_id = options.new_id;
+    let shared = Shared::new(options)?;
+    let connection = connect(&shared).await?;
+    if is_dry_run {
+        return try_out(&connection, MIGRATIONS).await;
+    }
+    let pending = try_out(&connection, MIGRATIONS).await?;
+    migrate::migrate(&connection, MIGRATIONS, new_id).await?;
+    Ok(pending)
+}
+
+/// A URL as people may see it: without a password.
+pub fn public_url(url: &str) -> String {
+    Address::parse(url, None).map_or_else(|_| "postgres://…".to_owned(), |it| it.to_string())
+}
+
+/// The first connection, to a database that keeps text as it comes.
+async fn connect(shared: &Shared) -> Result<Connection, OpenError> {
+    let until = instant() + START;
+    let mut is_first = true;
+    let connection = loop {
+        match shared.connect().await {
+            Err(error) if instant() < until && error.is_lost() => {
+                if is_first {
+                    warn!(%error, "the database cannot be reached, trying again");
+                }
+                is_first = false;
+                sleep(Duration::from_millis(START_AGAIN_MILLIS)).await;
+            }
+            connected => break connected?,
+        }
+    };
+    let encoding = connection.one("SHOW server_encoding", &[]).await?;
+    match encoding.map(|row| row.try_get::<String>(0)).transpose()? {
+        Some(encoding) if encoding != "UTF8" => Err(OpenError::Encoding(encoding)),
+        _ => Ok(connection),
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn id(&self) -> StoreId {
+        self.id
+    }
+
+    fn notifier(&self) -> &Notifier {
+        &self.shared.notifier
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.shared.clock) as Arc<dyn Clock>
+    }
+
+    fn condition(&self) -> watch::Receiver<Condition> {
+        self.shared.condition.subscribe()
+    }
+
+    async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
+        self.lanes.commit(context, request).await
+    }
+
+    async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut SessionRead| read.step(rows).boxed())
+            .await
+    }
+
+    async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut SessionsQuery| read.step(rows).boxed())
+            .await
+    }
+
+    async fn list_applications(
+        &self,
+        query: ApplicationsQuery,
+    ) -> Result<NamePage<AppName>, Error> {
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut NamesRead<AppName>| read.step(rows).boxed())
+            .await
+    }
+
+    async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut NamesRead<UserId>| read.step(rows).boxed())
+            .await
+    }
+
+    async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
+        self.reads.begin()?.read(query, |rows, read: &mut StateQuery| read.step(rows).boxed()).await
+    }
+
+    async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
+        self.reads
+            .begin()?
+            .read(query, |rows, read: &mut KeyChangeQuery| read.step(rows).boxed())
+            .await
+    }
+
+    async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
+        self.reads.begin()?.read(query, |rows, read: &mut WatchQuery| read.step(rows).boxed()).await
+    }
+
+    async fn close(&self) {
+        self.reads.refuse();
+        self.lanes.close().await;
+        self.reads.close().await;
+    }
+}

@@ -1,0 +1,179 @@
+//! What reads do in the database: no scan of a table, no sorting of a whole list.
+
+use super::{plans::scan_of, *};
+use crate::{
+    connect::connection::Connection,
+    domain::page::EventSelection,
+    kernel::{NamesRead, Read, SessionRead},
+    read::{lists::STEADY, pool::Reader},
+    store::{
+        ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
+        UsersQuery, WatchQuery,
+    },
+};
+
+/// The answer of a read of few rows.
+async fn answer<Q: Read>(reader: &Reader<'_>, mut query: Q) -> Q::Answer {
+    query.step(reader).await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_statement_of_a_read_scans_a_table() {
+    let Some(fixture) = Fixture::new().await else { return };
+    live(&fixture, &mut fixture.writer()).await;
+    let connection = fixture.shared.connect().await.unwrap();
+    let reader = Reader::new(&connection);
+    reader.begun(at(1)).unwrap();
+    read_events(&reader).await;
+    read_state(&reader).await;
+    list(&reader).await;
+    let plans = connection.plans().await;
+    assert!(plans.len() > 25, "{}", plans.len());
+    for (sql, plan) in plans {
+        assert_eq!(scan_of(&plan), None, "{sql}\n{}", plan.join("\n"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_sessions_sorts_ties_only() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let connection = fixture.shared.connect().await.unwrap();
+    let reader = Reader::new(&connection);
+    reader.begun(at(1)).unwrap();
+    list(&reader).await;
+    let sorts = async |connection: &Connection| {
+        let plans = connection.plans().await.into_iter();
+        let lists = plans.filter(|(sql, _)| sql.contains("FROM session_list"));
+        lists.filter(|(_, plan)| plan.iter().any(|line| line.contains("->  Sort"))).count()
+    };
+    // What the planner does without this, with the few rows of a test.
+    assert_ne!(sorts(&connection).await, 0);
+    connection.batch(&STEADY.replace("LOCAL ", "")).await.unwrap();
+    assert_eq!(sorts(&connection).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_one_second_are_listed_by_its_nanoseconds() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    // Second and nanosecond of each session's last event, in the order of the list.
+    let times = [(10, 7), (20, 1), (20, 5), (20, 5), (20, 900_000_000), (21, 0)];
+    let mut expected = Vec::new();
+    for (number, (secs, nanos)) in times.into_iter().enumerate() {
+        let id = format!("{number}");
+        let mut append = one(&id, "last", &[]);
+        append.events[0].event_time = Some(Time::new(secs, nanos).unwrap());
+        for request in [Request::Create(creation(&id)), Request::Append(append)] {
+            commit_one(&fixture, writer, request).await.unwrap();
+        }
+        expected.push(id);
+    }
+    let connection = fixture.shared.connect().await.unwrap();
+    let reader = Reader::new(&connection);
+    reader.begun(at(1)).unwrap();
+    let ascending = listed(&reader, SessionOrder::LeastRecent).await;
+    assert_eq!(ascending, expected);
+    // Ties ascend in either order.
+    expected.reverse();
+    expected.swap(2, 3);
+    assert_eq!(listed(&reader, SessionOrder::MostRecent).await, expected);
+}
+
+/// The ids of all sessions, by pages of two.
+async fn listed(reader: &Reader<'_>, order: SessionOrder) -> Vec<String> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let query = SessionsQuery {
+            app_name: address("s").app_name,
+            user_id: None,
+            labels: Labels::default(),
+            order,
+            after,
+            max_items: 2,
+            max_bytes: 1 << 20,
+            with_state: false,
+        };
+        let page = answer(reader, query).await;
+        ids.extend(page.sessions.iter().map(|(info, _)| info.key.session_id.to_string()));
+        after = page.rest;
+        if after.is_none() {
+            return ids;
+        }
+    }
+}
+
+async fn read_events(reader: &Reader<'_>) {
+    let author = Some(Author::new("agent").unwrap());
+    let filter = EventFilter { author, ..EventFilter::default() };
+    for (filter, recent) in [(EventFilter::default(), None), (filter, Some(3))] {
+        for descending in [false, true] {
+            let filter = filter.clone();
+            let events = EventSelection { filter, recent, descending, ..EventSelection::default() };
+            for session in
+                [SessionRef::Full(address("s")), SessionRef::bare(address("s").session_id)]
+            {
+                let events = Some(events.clone());
+                let query = SessionQuery { session, as_of: None, with_state: true, events };
+                let view = answer(reader, SessionRead::from(query)).await;
+                assert!(view.events.is_some_and(|page| !page.events.is_empty()));
+            }
+        }
+    }
+    let past = SessionQuery {
+        as_of: Some(3),
+        with_state: true,
+        ..SessionQuery::info(SessionRef::Full(address("s")))
+    };
+    assert_eq!(answer(reader, SessionRead::from(past)).await.info.last_sequence, 3);
+}
+
+async fn read_state(reader: &Reader<'_>) {
+    let SessionKey { app_name, user_id, .. } = address("t");
+    let scopes = [
+        Scope::Application(app_name.clone()),
+        Scope::User(app_name, user_id),
+        Scope::Session(address("t")),
+    ];
+    for (scope, name) in scopes.into_iter().zip(["app:a", "user:u", "k"]) {
+        for keys in [None, Some(vec![key(name)])] {
+            let query = StateQuery { scope: scope.clone(), keys };
+            assert!(!answer(reader, query).await.state.0.is_empty());
+        }
+        let query = KeyChangeQuery {
+            scope: scope.clone(),
+            key: key(name),
+            before: None,
+            max_items: 100,
+            max_bytes: 1000,
+        };
+        assert!(answer(reader, query).await.changes.len() > 10);
+        let all = StateQuery { scope: scope.clone(), keys: None };
+        let now = answer(reader, all).await.position;
+        let position = Position { sequence: 0, versions: ScopeVersions::default(), ..now };
+        let query = WatchQuery { scope, position, max_items: 1000, max_bytes: 1 << 20 };
+        assert!(answer(reader, query).await.complete);
+    }
+}
+
+async fn list(reader: &Reader<'_>) {
+    let SessionKey { app_name, user_id, .. } = address("s");
+    for user_id in [None, Some(user_id.clone())] {
+        for order in [SessionOrder::LeastRecent, SessionOrder::MostRecent] {
+            let query = SessionsQuery {
+                app_name: app_name.clone(),
+                user_id: user_id.clone(),
+                labels: Labels::default(),
+                order,
+                after: None,
+                max_items: 10,
+                max_bytes: 1 << 20,
+                with_state: true,
+            };
+            answer(reader, query).await;
+        }
+    }
+    let applications = ApplicationsQuery { after: None, max_items: 10 };
+    answer(reader, NamesRead::from(applications)).await;
+    let users = UsersQuery { app_name, after: None, max_items: 10 };
+    answer(reader, NamesRead::from(users)).await;
+}

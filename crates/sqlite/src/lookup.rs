@@ -1,0 +1,96 @@
+//! Rows that both decisions and reads look up.
+
+use rusqlite::Params;
+
+use super::{
+    connection::Tables,
+    prelude::*,
+    row::{self, SESSION_COLUMNS, SESSION_WIDTH},
+};
+use crate::{
+    commit::EventRow,
+    kernel::{Node, SessionRecord},
+    store::rows::EVENT_COLUMNS,
+};
+
+/// The name of a session's application: a column behind [`SESSION_COLUMNS`].
+const APP_NAME: &str = "(SELECT app FROM scope WHERE scope.id = app_scope)";
+
+impl Tables {
+    /// The number of a scope, if it has a row.
+    pub(super) fn node_id(&self, node: &Node) -> Result<Option<NodeId>> {
+        match node.incarnation {
+            Incarnation(0) => self.value(
+                "SELECT id FROM scope WHERE app = ?1 AND user = ?2",
+                (node.app_name.as_str(), node.user_id.as_str()),
+            ),
+            Incarnation(id) => Ok(Some(id)),
+        }
+    }
+
+    /// The session at an address of a user, expired or not.
+    pub(super) fn session_of(
+        &self,
+        user: NodeId,
+        key: &SessionKey,
+    ) -> Result<Option<SessionRecord>> {
+        let sql = format!(
+            "SELECT {SESSION_COLUMNS} FROM session WHERE user_scope = ?1 AND session_id = ?2"
+        );
+        self.one(&sql, (user, key.session_id.as_str()), |row| {
+            row::session(row, key.app_name.clone())
+        })
+    }
+
+    /// Goes through the live sessions with an id until `take` refuses one. It gets addresses and [`SESSION_COLUMNS`].
+    pub(super) fn each_live(
+        &self,
+        id: &SessionId,
+        now: Time,
+        mut take: impl FnMut(SessionKey, &Row<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        let sql = format!(
+            "SELECT {SESSION_COLUMNS}, {APP_NAME} FROM session WHERE session_id = ?1
+                 AND (expire_secs IS NULL OR (expire_secs, expire_nanos) > (?2, ?3))"
+        );
+        self.each(&sql, (id.as_str(), now.secs(), now.nanos()), |row| {
+            let (app_name, user_id) = (row.get(SESSION_WIDTH)?, row.get(1)?);
+            take(SessionKey { app_name, user_id, session_id: id.clone() }, row)
+        })?;
+        Ok(())
+    }
+
+    /// Sessions of any application.
+    pub(super) fn sessions(
+        &self,
+        condition: &str,
+        parameters: impl Params,
+    ) -> Result<Vec<SessionRecord>> {
+        let sql = format!("SELECT {SESSION_COLUMNS}, {APP_NAME} FROM session WHERE {condition}");
+        self.all(&sql, parameters, |row| row::session(row, row.get(SESSION_WIDTH)?))
+    }
+
+    /// The markers of a session's rewinds up to an event.
+    pub(super) fn markers(&self, session: NodeId, up_to: Sequence) -> Result<Vec<Marker>> {
+        let sql = "SELECT sequence, rewind_to FROM event
+            WHERE session = ?1 AND sequence <= ?2 AND rewind_to IS NOT NULL ORDER BY sequence";
+        let marker = |row: &Row<'_>| Ok(Marker { sequence: row.get(0)?, to: row.get(1)? });
+        self.all(sql, (session, up_to), marker)
+    }
+
+    /// The event of a session that has an id.
+    pub(super) fn event_with_id(
+        &self,
+        incarnation: Incarnation,
+        id: &EventId,
+    ) -> Result<Option<EventRow>> {
+        let sql = format!("SELECT {EVENT_COLUMNS} FROM event WHERE event_id = ?2 AND session = ?1");
+        self.one(&sql, (incarnation.0, id.as_str()), |row| row::event_row(row, incarnation))
+    }
+
+    /// A key's value and version.
+    pub(super) fn key(&self, node: NodeId, name: &str) -> Result<Option<(Json, Version)>> {
+        let sql = "SELECT value, version FROM state WHERE node = ?1 AND name = ?2";
+        self.one(sql, (node, name), |row| Ok((row::value(row, 0)?, row.get(1)?)))
+    }
+}

@@ -1,0 +1,275 @@
+//! The rows of a snapshot. They never wait.
+
+use std::{
+    collections::HashMap,
+    future::{Ready, ready},
+};
+
+use super::{connection::Tables, log::Log, prelude::*, row};
+use crate::{
+    commit::{ScopeLogRow, Source},
+    kernel::{
+        EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, is_of, runs,
+    },
+    store::rows::EVENT_COLUMNS,
+};
+
+/// The columns of a row's changes, in either log.
+pub(super) const CHANGES: &str = "removed, set_json";
+
+/// One transaction that reads.
+pub(super) struct Snapshot<'t> {
+    pub(super) tables: &'t Tables,
+    pub(super) now: Time,
+}
+
+fn at_once<T>(read: impl FnOnce() -> Result<T>) -> Ready<Result<T>> {
+    ready(read())
+}
+
+impl Snapshot<'_> {
+    /// Rows of a log, each with the bytes of its long columns.
+    fn rows<T>(
+        &self,
+        node: &Node,
+        columns: &str,
+        wanted: &[Version],
+        max_bytes: usize,
+        read: impl Fn(&Row<'_>) -> Result<(T, usize)>,
+    ) -> Result<Vec<T>> {
+        // No node has the number 0.
+        let log = Log { node: self.tables.node_id(node)?.unwrap_or(0), kind: node.kind() };
+        let (runs, descending) = runs(wanted);
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        for range in runs {
+            let is_whole = self.tables.each_row(log, columns, range, descending, |row| {
+                let (row, row_bytes) = read(row)?;
+                rows.push(row);
+                bytes += row_bytes;
+                Ok(bytes < max_bytes)
+            });
+            match is_whole {
+                Err(Error::Damaged(..)) if !rows.is_empty() => break,
+                is_whole => {
+                    if !is_whole? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(rows)
+    }
+}
+
+impl Rows for Snapshot<'_> {
+    fn now(&self) -> impl Future<Output = Time> + Send {
+        ready(self.now)
+    }
+
+    fn session(
+        &self,
+        key: &SessionKey,
+    ) -> impl Future<Output = Result<Option<SessionRecord>>> + Send {
+        at_once(|| {
+            let user = self.tables.node_id(&Node::user(&key.app_name, &key.user_id))?;
+            self.tables.session_of(user.unwrap_or(0), key)
+        })
+    }
+
+    fn of_id(
+        &self,
+        id: &SessionId,
+        after: Option<&SessionInfo>,
+        max_rows: usize,
+    ) -> impl Future<Output = Result<Vec<SessionInfo>>> + Send {
+        at_once(|| {
+            let after = after.map_or(0, |info| info.incarnation.0);
+            let behind = (id.as_str(), after, max_rows);
+            let condition = "session_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+            let sessions = self.tables.sessions(condition, behind)?;
+            Ok(sessions.into_iter().map(|record| record.info).collect())
+        })
+    }
+
+    fn listed(
+        &self,
+        query: &SessionsQuery,
+        after: Option<&ListKey>,
+        max_rows: usize,
+    ) -> impl Future<Output = Result<Vec<Result<SessionRecord>>>> + Send {
+        at_once(|| self.tables.sessions_behind(query, after, max_rows))
+    }
+
+    fn addresses(
+        &self,
+        app_name: Option<&AppName>,
+        range: (&SessionKey, &SessionKey),
+        max_rows: usize,
+    ) -> impl Future<Output = Result<Vec<(SessionKey, Option<Time>)>>> + Send {
+        at_once(|| self.tables.addresses_behind(app_name, range, max_rows))
+    }
+
+    fn scopes(
+        &self,
+        app_name: Option<&AppName>,
+        after: (&AppName, &UserId),
+        max_rows: usize,
+    ) -> impl Future<Output = Result<Vec<(AppName, UserId, usize)>>> + Send {
+        at_once(|| self.tables.scopes_behind(app_name, after, max_rows))
+    }
+
+    fn heads(&self, shared: &[Node]) -> impl Future<Output = Result<Vec<ScopeHead>>> + Send {
+        let sql = "SELECT version, base, state_bytes FROM scope WHERE app = ?1 AND user = ?2";
+        let head = |node: &Node| {
+            let names = (node.app_name.as_str(), node.user_id.as_str());
+            let found = self.tables.one(sql, names, |row| {
+                let (version, base, state_bytes) = row.all()?;
+                Ok(ScopeHead { version, base, state_bytes })
+            });
+            Ok(found?.unwrap_or_default())
+        };
+        at_once(|| shared.iter().map(head).collect())
+    }
+
+    fn states(&self, nodes: &[Node]) -> impl Future<Output = Result<Vec<Vec<StateEntry>>>> + Send {
+        let sql = "SELECT name, value, version FROM state WHERE node = ?1 ORDER BY name";
+        let state = |node: &Node| {
+            let prefix = node.kind().prefix();
+            let mut key = prefix.to_owned();
+            self.tables.all(sql, [self.tables.node_id(node)?], |row| {
+                key.truncate(prefix.len());
+                key.push_str(row.text(0)?.unwrap_or_default());
+                let (key, value) = (StateKey::from_stored(&*key), row::value(row, 1)?);
+                Ok(StateEntry { key, value, version: row.get(2)? })
+            })
+        };
+        at_once(|| nodes.iter().map(state).collect())
+    }
+
+    fn keys(
+        &self,
+        keys: &[(&Node, &StateKey)],
+    ) -> impl Future<Output = Result<Vec<StateEntry>>> + Send {
+        let entry = |(node, key): &(&Node, &StateKey)| {
+            let Some(node) = self.tables.node_id(node)? else { return Ok(None) };
+            let found = self.tables.key(node, key.name())?;
+            let entry = |(value, version)| StateEntry { key: (*key).clone(), value, version };
+            Ok(found.map(entry))
+        };
+        at_once(|| keys.iter().filter_map(|key| entry(key).transpose()).collect())
+    }
+
+    fn newest(
+        &self,
+        node: &Node,
+        names: &[&str],
+    ) -> impl Future<Output = Result<HashMap<Box<str>, Version>>> + Send {
+        let sql = "SELECT version FROM state WHERE node = ?1 AND name = ?2
+            UNION ALL SELECT version FROM removed WHERE node = ?1 AND name = ?2";
+        at_once(|| {
+            let id = self.tables.node_id(node)?;
+            let newest = |name: &&str| {
+                let version = self.tables.value(sql, (id, *name)).transpose()?;
+                Some(version.map(|version| (Box::from(*name), version)))
+            };
+            names.iter().filter_map(newest).collect()
+        })
+    }
+
+    fn snapshot(
+        &self,
+        node: &Node,
+        at: Version,
+    ) -> impl Future<Output = Result<(Past, Version)>> + Send {
+        at_once(|| self.tables.snapshot(self.tables.node_id(node)?.unwrap_or(0), at))
+    }
+
+    fn markers(
+        &self,
+        session: &Node,
+        up_to: Sequence,
+    ) -> impl Future<Output = Result<Vec<Marker>>> + Send {
+        at_once(|| self.tables.markers(session.incarnation.0, up_to))
+    }
+
+    fn event_heads(
+        &self,
+        session: &Node,
+        wanted: &[Sequence],
+    ) -> impl Future<Output = Result<Vec<EventHead>>> + Send {
+        let columns = "sequence, invocation_id, author, event_secs, event_nanos, \
+            commit_secs, commit_nanos, app_version, user_version";
+        at_once(|| {
+            self.rows(session, columns, wanted, usize::MAX, |row| {
+                let head = EventHead {
+                    sequence: row.get(0)?,
+                    invocation_id: row.get(1)?,
+                    author: row.get(2)?,
+                    event_time: row::time(row, 3)?,
+                    commit_time: row::time(row, 5)?,
+                    versions: ScopeVersions { application: row.get(7)?, user: row.get(8)? },
+                };
+                Ok((head, 0))
+            })
+        })
+    }
+
+    fn events(
+        &self,
+        session: &Node,
+        wanted: &[Sequence],
+        max_bytes: usize,
+    ) -> impl Future<Output = Result<Vec<Event>>> + Send {
+        at_once(|| {
+            self.rows(session, EVENT_COLUMNS, wanted, max_bytes, |row| {
+                let event = row::event(row)?;
+                let bytes = event.bytes();
+                Ok((event, bytes))
+            })
+        })
+    }
+
+    fn changes(
+        &self,
+        node: &Node,
+        wanted: &[Version],
+        except: Option<Incarnation>,
+        max_bytes: usize,
+    ) -> impl Future<Output = Result<Vec<ScopeLogRow>>> + Send {
+        let columns = match node.kind() {
+            ScopeKind::Session => format!("sequence, {CHANGES}, author, commit_secs, commit_nanos"),
+            _ => format!(
+                "version, {CHANGES}, author, commit_secs, commit_nanos,
+                 source, source_user, source_session, source_sequence"
+            ),
+        };
+        at_once(|| {
+            self.rows(node, &columns, wanted, max_bytes, |row| {
+                let source = match node.kind() {
+                    ScopeKind::Session => None,
+                    _ => source(row, node)?,
+                };
+                let changes = match is_of(except, source.as_ref()) {
+                    true => Changes::default(),
+                    false => row::changes(row, 1)?,
+                };
+                let bytes = changes.text_len();
+                let (version, author) = (row.get(0)?, row.get(3)?);
+                let commit_time = row::time(row, 4)?;
+                Ok((ScopeLogRow { version, commit_time, author, source, changes }, bytes))
+            })
+        })
+    }
+}
+
+/// The event that made a change of an application or a user. A user's log does not name that user.
+fn source(row: &Row<'_>, node: &Node) -> Result<Option<Source>> {
+    let Some(incarnation) = row.get(6)? else { return Ok(None) };
+    let user: Option<UserId> = row.get(7)?;
+    let key = SessionKey {
+        app_name: node.app_name.clone(),
+        user_id: user.unwrap_or_else(|| node.user_id.clone()),
+        session_id: row.get(8)?,
+    };
+    Ok(Some(Source { key, incarnation: Incarnation(incarnation), sequence: row.get(9)? }))
+}
