@@ -96,12 +96,9 @@ async fn follow_changes<R: Rows>(
     }
     let mut rows_left = PAGE_SCANNED;
     while *at < last {
-        let found = log::changes(rows, node, (*at, last), false).await?;
-        let results = found.iter().map(|row| {
-            let is_own = row.source.as_ref().is_some_and(|it| Some(it.incarnation) == own);
-            if is_own { Vec::new() } else { row.changes.results().collect() }
-        });
-        let results: Vec<Vec<KeyResult>> = results.collect();
+        let found = log::changes(rows, node, (*at, last), own, false).await?;
+        let results: Vec<Vec<KeyResult>> =
+            found.iter().map(|row| row.changes.results().collect()).collect();
         let mut names: Vec<&str> = results.iter().flatten().map(|(key, _)| key.name()).collect();
         names.sort_unstable();
         names.dedup();

@@ -51,7 +51,7 @@ impl Read for KeyChangeQuery {
                 break;
             }
             while at > from && !page.more {
-                for row in log::changes(rows, node, (from, at), true).await? {
+                for row in log::changes(rows, node, (from, at), None, true).await? {
                     at = row.version - 1;
                     if let Some(change) = self.change(row, own.as_ref())
                         && !page.put(change, &mut budget)

@@ -3,7 +3,7 @@
 
 use super::{EventHead, Node, Rows};
 use crate::{
-    commit::ScopeLogRow,
+    commit::{ScopeLogRow, Source},
     domain::{error::Damage, prelude::*},
 };
 
@@ -64,6 +64,11 @@ pub fn until_missing<T>(
     Ok(rows)
 }
 
+/// Whether a session made a change.
+pub fn is_of(session: Option<Incarnation>, source: Option<&Source>) -> bool {
+    source.is_some_and(|source| Some(source.incarnation) == session)
+}
+
 /// Events, of which those are rewound that are not visible.
 pub async fn events<R: Rows>(
     rows: &R,
@@ -89,15 +94,16 @@ pub async fn event_heads<R: Rows>(
     until_missing(rows.event_heads(session, wanted).await?, wanted, |head| head.sequence)
 }
 
-/// A piece of the changes in `(after, up_to]`.
+/// A piece of the changes in `(after, up_to]`, without those of the session `except`.
 pub async fn changes<R: Rows>(
     rows: &R,
     node: &Node,
     (after, up_to): (Version, Version),
+    except: Option<Incarnation>,
     descending: bool,
 ) -> Result<Vec<ScopeLogRow>, Error> {
     let wanted = first_of(&[(after, up_to)], descending, PIECE_ROWS);
-    let found = rows.changes(node, &wanted, PIECE_BYTES).await?;
+    let found = rows.changes(node, &wanted, except, PIECE_BYTES).await?;
     until_missing(found, &wanted, |row| row.version)
 }
 

@@ -25,7 +25,9 @@ use futures_util::FutureExt as _;
 
 pub use events::SessionRead;
 pub use lists::{ListKey, compare, list_key};
-pub use log::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, runs, until_damage, until_missing};
+pub use log::{
+    PIECE_BYTES, PIECE_ROWS, event_heads, first_of, is_of, runs, until_damage, until_missing,
+};
 pub use names::{NamesRead, behind_all};
 pub use past::{Past, fold, past};
 pub(crate) use query::Budget;

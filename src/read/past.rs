@@ -27,7 +27,7 @@ pub async fn past<R: Rows>(
 ) -> Result<Past, Error> {
     let (mut past, mut from) = snapshot(rows, node, base, at).await?;
     while from < at {
-        for row in changes(rows, node, (from, at), false).await? {
+        for row in changes(rows, node, (from, at), None, false).await? {
             fold(&mut past, node.kind(), row.version, &row.changes);
             from = row.version;
         }

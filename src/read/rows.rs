@@ -215,11 +215,13 @@ pub trait Rows {
         max_bytes: usize,
     ) -> impl Future<Output = Result<Vec<Event>, Error>> + Send;
 
-    /// Changes of a scope. Those of a session are its events, which need no source.
+    /// Changes of a scope. Those of a session are its events, which need no source. Those that the session `except` made are empty: a
+    /// reader has them with its events, also if they are damaged here.
     fn changes(
         &self,
         node: &Node,
         wanted: &[Version],
+        except: Option<Incarnation>,
         max_bytes: usize,
     ) -> impl Future<Output = Result<Vec<ScopeLogRow>, Error>> + Send;
 }

@@ -220,13 +220,20 @@ impl Rows for Written {
         &self,
         node: &Node,
         wanted: &[Version],
+        except: Option<Incarnation>,
         _: usize,
     ) -> Result<Vec<ScopeLogRow>, Error> {
         let row = |at: &Version| match node.kind() {
             ScopeKind::Session => self.events.get(at).map(ScopeLogRow::from),
             kind => self.changes[kind as usize].get(at).cloned(),
         };
-        Ok(wanted.iter().filter_map(row).collect())
+        let without = |mut row: ScopeLogRow| {
+            if is_of(except, row.source.as_ref()) {
+                row.changes = Changes::default();
+            }
+            row
+        };
+        Ok(wanted.iter().filter_map(row).map(without).collect())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     domain::prelude::*,
     read::{
         EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, compare,
-        list_key,
+        is_of, list_key,
     },
 };
 
@@ -165,13 +165,20 @@ impl Rows for World {
         &self,
         node: &Node,
         wanted: &[Version],
+        except: Option<Incarnation>,
         _max_bytes: usize,
     ) -> Result<Vec<ScopeLogRow>, Error> {
         if node.kind() == ScopeKind::Session {
             let row = |row: &EventRow| ScopeLogRow::from(&*row.event);
             return Ok(self.wanted(node, wanted).map(row).collect());
         }
-        let row = |version: &Version| self.scope(node)?.row(*version).cloned();
+        let row = |version: &Version| {
+            let mut row = self.scope(node)?.row(*version).cloned()?;
+            if is_of(except, row.source.as_ref()) {
+                row.changes = Changes::default();
+            }
+            Some(row)
+        };
         Ok(wanted.iter().filter_map(row).collect())
     }
 }

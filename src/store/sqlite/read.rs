@@ -8,7 +8,9 @@ use std::{
 use super::{connection::Tables, log::Log, prelude::*, row};
 use crate::{
     commit::{ScopeLogRow, Source},
-    read::{EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, runs},
+    read::{
+        EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, is_of, runs,
+    },
     store::rows::EVENT_COLUMNS,
 };
 
@@ -231,6 +233,7 @@ impl Rows for Snapshot<'_> {
         &self,
         node: &Node,
         wanted: &[Version],
+        except: Option<Incarnation>,
         max_bytes: usize,
     ) -> impl Future<Output = Result<Vec<ScopeLogRow>>> + Send {
         let columns = match node.kind() {
@@ -242,12 +245,15 @@ impl Rows for Snapshot<'_> {
         };
         at_once(|| {
             self.rows(node, &columns, wanted, max_bytes, |row| {
-                let changes = row::changes(row, 1)?;
-                let bytes = changes.text_len();
                 let source = match node.kind() {
                     ScopeKind::Session => None,
                     _ => source(row, node)?,
                 };
+                let changes = match is_of(except, source.as_ref()) {
+                    true => Changes::default(),
+                    false => row::changes(row, 1)?,
+                };
+                let bytes = changes.text_len();
                 let (version, author) = (row.get(0)?, row.get(3)?);
                 let commit_time = row::time(row, 4)?;
                 Ok((ScopeLogRow { version, commit_time, author, source, changes }, bytes))

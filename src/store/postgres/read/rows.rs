@@ -14,7 +14,8 @@ use super::{
 use crate::{
     commit::{ScopeLogRow, Source},
     read::{
-        EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, until_damage,
+        EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, is_of,
+        until_damage,
     },
     store::rows::EVENT_COLUMNS,
 };
@@ -219,6 +220,7 @@ impl Rows for Reader<'_> {
         &self,
         node: &Node,
         wanted: &[Version],
+        except: Option<Incarnation>,
         max_bytes: usize,
     ) -> Result<Vec<ScopeLogRow>, Error> {
         let columns = match node.kind() {
@@ -228,7 +230,7 @@ impl Rows for Reader<'_> {
             ),
         };
         let found = rows(self.connection, node, &columns, wanted, Some(max_bytes)).await?;
-        until_damage(found.iter().map(|row| change(row, node)))
+        until_damage(found.iter().map(|row| change(row, node, except)))
     }
 }
 
@@ -237,17 +239,17 @@ fn record(row: &Row) -> Result<SessionRecord, Error> {
     Ok(SessionRecord { info, state_bytes })
 }
 
-fn change(row: &Row, node: &Node) -> Result<ScopeLogRow, Error> {
-    Ok(ScopeLogRow {
-        version: number(row, 0)?,
-        changes: row::logged(row, node.kind())?,
-        author: row.try_get(3)?,
-        commit_time: time(row, 4)?,
-        source: match node.kind() {
-            ScopeKind::Session => None,
-            _ => source(row, node)?,
-        },
-    })
+fn change(row: &Row, node: &Node, except: Option<Incarnation>) -> Result<ScopeLogRow, Error> {
+    let source = match node.kind() {
+        ScopeKind::Session => None,
+        _ => source(row, node)?,
+    };
+    let changes = match is_of(except, source.as_ref()) {
+        true => Changes::default(),
+        false => row::logged(row, node.kind())?,
+    };
+    let (version, commit_time) = (number(row, 0)?, time(row, 4)?);
+    Ok(ScopeLogRow { version, commit_time, author: row.try_get(3)?, source, changes })
 }
 
 /// The event that made a change of an application or a user. A user's log does not name that user.
