@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
@@ -101,6 +102,12 @@ class Server:
 
 
 Serve = Callable[..., Server]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def without_the_lines_of_grpcs_poller() -> None:
+    """gRPC's poller logs a read that would block, on busy machines. Tests that count lines do not mean that one."""
+    logging.getLogger("asyncio").addFilter(lambda record: "PollerCompletionQueue" not in record.getMessage())
 
 
 @pytest.fixture(autouse=True)
