@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::Deserialize;
 
 use super::policy::{Policy, Rule, SUBJECT, UserRule};
-use crate::domain::{
+use sessiond_core::domain::{
     id::UserId,
     permission::{Pattern, Right, Users},
 };
@@ -134,10 +134,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{
-        Identity, Principal,
-        domain::{id::AppName, permission::Permissions},
-    };
+    use crate::{Identity, Principal};
+    use sessiond_core::domain::{id::AppName, permission::Permissions};
 
     const POLICY: &str = r#"
         [[rule]]

@@ -7,8 +7,6 @@ mod file;
 pub mod policy;
 mod principal;
 
-use sessiond_core::domain;
-
 pub use file::parse;
 pub use policy::{Policies, Policy, SUBJECT};
 pub use principal::{Identity, Principal};

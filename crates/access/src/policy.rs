@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::watch;
 
 use super::{Identity, Principal};
-use crate::domain::{
+use sessiond_core::domain::{
     id::UserId,
     permission::{Listed, Pattern, Permission, Permissions, Rights, Users},
 };

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, future::pending, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{
+use sessiond_core::domain::{
     error::{CredentialFault, Error},
     time::Time,
 };

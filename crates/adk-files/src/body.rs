@@ -1,7 +1,7 @@
 //! Reads the body of an event, in ADK's form or that of other chat models.
 
 use super::lookup::{member, text};
-use crate::domain::json::{Json, JsonType};
+use sessiond_core::domain::json::{Json, JsonType};
 
 /// One part of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]

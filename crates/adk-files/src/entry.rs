@@ -6,7 +6,7 @@ use super::{
     object::{Object, members},
     time,
 };
-use crate::domain::{
+use sessiond_core::domain::{
     json::{Json, fingerprint, object_text},
     scope::TEMP,
 };

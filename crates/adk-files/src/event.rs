@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{object::members, time};
-use crate::domain::json::Json;
+use sessiond_core::domain::json::Json;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Event {

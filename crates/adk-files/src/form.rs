@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{event::Event, lookup::member, time};
-use crate::domain::json::{Json, JsonType};
+use sessiond_core::domain::json::{Json, JsonType};
 
 /// Members that the event has as fields of its envelope, whose values count.
 const ENVELOPE: [&str; 5] = ["id", "timestamp", "invocationId", "author", "branch"];

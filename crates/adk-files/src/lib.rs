@@ -27,8 +27,6 @@ mod session;
 pub mod time;
 mod write;
 
-use sessiond_core::domain;
-
 pub use body::{Part, gist, parts};
 pub use event::Event;
 pub use file::Directory;

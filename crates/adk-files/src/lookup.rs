@@ -1,6 +1,6 @@
 //! Finds parts of a JSON value by their names, whatever else it holds.
 
-use crate::domain::json::Json;
+use sessiond_core::domain::json::Json;
 
 /// The member with one of these names; null counts as missing.
 pub fn member(json: &Json, names: &[&str]) -> Option<Json> {

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 
-use crate::domain::json::{Head, Json, Reader};
+use sessiond_core::domain::json::{Head, Json, Reader};
 
 /// The members in the order of the text. Of a key that comes twice the last value counts.
 pub struct Object<'a>(pub IndexMap<String, &'a str>);

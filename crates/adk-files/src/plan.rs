@@ -6,7 +6,7 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::read::SessionFile;
-use crate::domain::{
+use sessiond_core::domain::{
     json::{Json, fingerprint, same_value},
     scope::{ScopeKind, TEMP},
 };

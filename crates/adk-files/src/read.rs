@@ -12,7 +12,7 @@ use super::{
     object::{Object, members},
     session::{Address, Extra, FORMAT, Metadata, SHARED_STATE},
 };
-use crate::domain::{
+use sessiond_core::domain::{
     json::{Json, minified},
     scope::TEMP,
 };

@@ -10,7 +10,7 @@ use super::{
     plan::is_shared,
     time::total_nanos,
 };
-use crate::domain::json::{Json, same_value};
+use sessiond_core::domain::json::{Json, same_value};
 
 /// Seconds of our time as a double are exact to a quarter of a microsecond.
 const DOUBLE_NANOS: i128 = 1000;

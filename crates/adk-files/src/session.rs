@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use crate::domain::json::Json;
+use sessiond_core::domain::json::Json;
 
 /// The version of the member `sessiond` that this program writes and reads.
 pub const FORMAT: u32 = 1;

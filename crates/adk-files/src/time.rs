@@ -2,7 +2,7 @@
 
 use prost_types::Timestamp;
 
-use crate::domain::time::Time;
+use sessiond_core::domain::time::Time;
 
 const NANOS: i128 = 1_000_000_000;
 /// Timestamps from here on are milliseconds: as seconds they would lie beyond the year 5000, as milliseconds smaller ones

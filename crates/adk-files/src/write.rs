@@ -9,7 +9,7 @@ use super::{
     session::{FORMAT, Metadata, Session, is_internal},
     time,
 };
-use crate::domain::json::Json;
+use sessiond_core::domain::json::Json;
 
 /// Writes one file.
 pub struct FileWriter<'a, W> {

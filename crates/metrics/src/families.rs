@@ -8,7 +8,7 @@ use std::{
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::{register::Register, share::signed};
-use crate::domain::{id::AppName, reason::Reason};
+use sessiond_core::domain::{id::AppName, reason::Reason};
 
 /// Declares structs of metrics: each with its type, and the method of [`Register`] that makes it.
 macro_rules! families {

@@ -8,8 +8,6 @@ mod families;
 mod register;
 mod share;
 
-use sessiond_core::domain;
-
 use std::{
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},

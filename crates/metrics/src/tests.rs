@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use tokio::time::pause;
 
 use super::*;
-use crate::domain::id::AppName;
+use sessiond_core::domain::id::AppName;
 
 /// The value of a sample, as it is written.
 fn value<'t>(text: &'t str, sample: &str) -> Option<&'t str> {

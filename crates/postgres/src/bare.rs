@@ -8,10 +8,8 @@ use super::{
     prelude::*,
     row::{address, time},
 };
-use crate::{
-    commit::{Loaded, Needs},
-    store::bare::Callers,
-};
+use sessiond_core::commit::{Loaded, Needs};
+use sessiond_store::bare::Callers;
 
 /// The sessions that bare ids may mean.
 pub(super) type Bare = HashMap<SessionId, Vec<SessionKey>>;

@@ -28,10 +28,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use sessiond_core::{commit, domain, read as kernel};
-use sessiond_metrics as metrics;
-use sessiond_store::{self as store, pem};
-
 pub use open_error::OpenError;
 pub use options::{PostgresOptions, PostgresSettings};
 pub use postgres_store::{PostgresStore, migrate, open, public_url};

@@ -6,10 +6,8 @@ use super::{
     columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
     schema::WIDE,
 };
-use crate::{
-    kernel::{PIECE_BYTES, until_missing},
-    store::rows::EVENT_BYTES,
-};
+use sessiond_core::read::{PIECE_BYTES, until_missing};
+use sessiond_store::rows::EVENT_BYTES;
 
 /// Bytes of the long columns of a change of an application or a user.
 const CHANGE_BYTES: &str =

@@ -1,3 +1,3 @@
 //! What has state, as the first three columns of most tables name it.
 
-pub(super) use crate::kernel::Node;
+pub(super) use sessiond_core::read::Node;

@@ -3,10 +3,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use super::prelude::*;
-use crate::{
-    metrics::Metrics,
-    store::{Clock, Crash},
-};
+use sessiond_metrics::Metrics;
+use sessiond_store::{Clock, Crash};
 
 /// What users may set that only this store has.
 #[derive(Clone, Debug)]

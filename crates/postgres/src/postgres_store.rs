@@ -21,14 +21,14 @@ use super::{
     shared::Shared,
     write::{disk, lanes::Lanes},
 };
-use crate::{
+use sessiond_core::{
     commit::{Answer, Request},
-    kernel::{NamesRead, Read as _, SessionRead},
-    store::{
-        ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-        RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
-        StateView, Store, UsersQuery, WatchPage, WatchQuery, instant,
-    },
+    read::{NamesRead, Read as _, SessionRead},
+};
+use sessiond_store::{
+    ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
+    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    Store, UsersQuery, WatchPage, WatchQuery, instant,
 };
 
 /// Time for which a start tries to connect, for a database that starts at the same moment.

@@ -3,7 +3,7 @@
 pub(super) use tokio_postgres::types::Type;
 
 pub(super) use super::{connect::error::Fault, row::Row};
-pub(super) use crate::domain::{error::Damage, prelude::*};
+pub(super) use sessiond_core::domain::{error::Damage, prelude::*};
 
 /// The result of what asks the database.
 pub(super) type Result<T, E = Fault> = std::result::Result<T, E>;

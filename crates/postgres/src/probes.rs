@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use futures_util::FutureExt as _;
 
 use super::{read::reads::Reads, write::lanes::Lanes};
-use crate::{metrics::Metrics, store::figures};
+use sessiond_metrics::Metrics;
+use sessiond_store::figures;
 
 /// Looks before each scrape, on a connection of the pool like any other read.
 pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Reads>) {

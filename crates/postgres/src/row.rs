@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::types::FromSql;
 
 use super::prelude::*;
-use crate::store::rows::FINGERPRINT;
+use sessiond_store::rows::FINGERPRINT;
 
 /// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "app_name, user_id, session_id, incarnation, \

@@ -10,7 +10,7 @@
 //!   (`scope`), each in the order of their names. Every other row is written under these locks.
 
 use super::prelude::*;
-use crate::store::layout::layout_hash;
+use sessiond_store::layout::layout_hash;
 
 /// One step, from a version to the next.
 #[derive(Clone, Copy)]

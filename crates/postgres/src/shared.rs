@@ -20,7 +20,7 @@ use super::{
     options::{PostgresOptions, PostgresSettings},
     prelude::*,
 };
-use crate::store::{Condition, Notifier};
+use sessiond_store::{Condition, Notifier};
 
 /// Time that the network may take, beyond the database's limit of a statement.
 const NETWORK: Duration = Duration::from_secs(5);

@@ -23,19 +23,19 @@ use super::{
     migrate::migrate, options::PostgresOptions, prelude::*, schema::MIGRATIONS, shared::Shared,
     write::writer::Writer,
 };
-use crate::{
+use sessiond_core::{
     commit::{
         Answer, Append, CreateSession, ForkSession, Request, RequestKey, SessionUpdate, StateUpdate,
     },
     domain::{delta::Delta, event::NewEvent, scope::Scope},
-    metrics::Metrics,
-    store::{
-        Clock,
-        group::execute,
-        tests::{
-            TestClock, address, at, batch, call, change, delta, json, key, rewind, submissions,
-            user_scope,
-        },
+};
+use sessiond_metrics::Metrics;
+use sessiond_store::{
+    Clock,
+    group::execute,
+    tests::{
+        TestClock, address, at, batch, call, change, delta, json, key, rewind, submissions,
+        user_scope,
     },
 };
 

@@ -12,14 +12,14 @@ use super::{
     schema::PURGED,
     writer::Writer,
 };
-use crate::{
+use sessiond_core::{
     commit::{
         ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, KeyRow, RequestRow,
         ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
     },
-    kernel::{Node, finish, past},
-    store::rows::{EVENT_COLUMNS, labels_text, removed_text},
+    read::{Node, finish, past},
 };
+use sessiond_store::rows::{EVENT_COLUMNS, labels_text, removed_text};
 
 static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
     format!(

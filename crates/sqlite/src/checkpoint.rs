@@ -26,10 +26,8 @@ use super::{
     lock::FileLock,
     minute::OnceAMinute,
 };
-use crate::{
-    metrics::{CheckpointThread, SqliteMetrics},
-    store::Clock,
-};
+use sessiond_metrics::{CheckpointThread, SqliteMetrics};
+use sessiond_store::Clock;
 
 /// Bytes of a page in the WAL, with its header.
 const PAGE_BYTES: u64 = 4096 + 24;

@@ -9,7 +9,7 @@ use super::{
     lock::lock,
     migrate::open_checker,
 };
-use crate::files::FileMode;
+use sessiond_store::files::FileMode;
 
 /// Rewrites a file that no server has open without its free space. Returns its bytes before and after. The file stays as it is if
 /// this fails or is interrupted.

@@ -20,13 +20,11 @@ use super::{
     minute::OnceAMinute,
     prelude::*,
 };
-use crate::{
-    commit::Request,
-    metrics::WriteMetrics,
-    store::{
-        Condition,
-        group::{Submission, refuse_without_space},
-    },
+use sessiond_core::commit::Request;
+use sessiond_metrics::WriteMetrics;
+use sessiond_store::{
+    Condition,
+    group::{Submission, refuse_without_space},
 };
 
 /// Bytes of the reserve: as many as a checkpoint may lengthen the database by, which deletions need before they free anything.

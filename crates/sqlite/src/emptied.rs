@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{
     load::names, log::Log, prelude::*, purge::PURGED_ROWS, schema::PURGED, writer::Writer,
 };
-use crate::commit::{Emptied, Needs, SWEPT_SESSIONS, ScopeKey};
+use sessiond_core::commit::{Emptied, Needs, SWEPT_SESSIONS, ScopeKey};
 
 impl Writer {
     /// Loads applications and users that may be empty, for a sweep.

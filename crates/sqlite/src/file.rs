@@ -13,10 +13,10 @@ use rusqlite::ErrorCode;
 use tracing::error;
 
 use super::{connection::is_disk_full, prelude::*, schema::SCHEMA_VERSION};
-use crate::{
+use sessiond_metrics::Metrics;
+use sessiond_store::{
+    Clock, Crash, SystemClock,
     files::{FileMode, create_new, is_link},
-    metrics::Metrics,
-    store::{Clock, Crash, SystemClock},
 };
 
 /// Options of a store in a file.

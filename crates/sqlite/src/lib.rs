@@ -37,10 +37,6 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use sessiond_core::{commit, domain, read as kernel};
-use sessiond_metrics as metrics;
-use sessiond_store::{self as store, files};
-
 use std::{
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
@@ -54,20 +50,20 @@ use tokio::{
 use tracing::error;
 
 use self::{disk::Disk, prelude::*, read::Snapshot, readers::Readers, writer::Writer};
-use crate::store::{
+pub use compact::compact;
+pub use file::{OpenError, SqliteOptions, unfinished_bytes};
+pub use migrate::{dry_run, migrate_file};
+use sessiond_core::{
+    commit::{Answer, Request},
+    read::{NamesRead, Read, SessionRead, finish},
+};
+use sessiond_store::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
     RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
     Store, UsersQuery, WatchPage, WatchQuery,
     group::{Submission, abandoned},
     queue::{Queue, WRITE_BYTES, WRITES_FULL},
 };
-use crate::{
-    commit::{Answer, Request},
-    kernel::{NamesRead, Read, SessionRead, finish},
-};
-pub use compact::compact;
-pub use file::{OpenError, SqliteOptions, unfinished_bytes};
-pub use migrate::{dry_run, migrate_file};
 
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.
 pub struct SqliteStore {

@@ -5,7 +5,7 @@ use super::{
     prelude::*,
     row::{self, SESSION_COLUMNS},
 };
-use crate::kernel::{ListKey, Node, SessionOrder, SessionRecord, SessionsQuery};
+use sessiond_core::read::{ListKey, Node, SessionOrder, SessionRecord, SessionsQuery};
 
 impl Tables {
     /// Sessions behind a place, without a place from the beginning, up to one that is damaged.

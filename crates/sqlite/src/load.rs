@@ -1,13 +1,13 @@
 //! Loading what decisions need, from the cache or from the tables.
 
 use super::{log::Log, prelude::*, read::Snapshot, row, writer::Writer};
-use crate::{
+use sessiond_core::{
     commit::{
         Address, KEY_BYTES, Needs, PastState, SWEPT_SESSIONS, ScopeKey, ScopeState, SessionState,
     },
-    kernel::{Node, SessionRecord, event_heads, finish, past},
-    store::{bare::Callers, rows::EVENT_BYTES},
+    read::{Node, SessionRecord, event_heads, finish, past},
 };
+use sessiond_store::{bare::Callers, rows::EVENT_BYTES};
 
 /// Events and bytes of a piece of copied events: a few milliseconds of the writer's time.
 const COPIED_EVENTS: u64 = 256;

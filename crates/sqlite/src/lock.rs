@@ -22,9 +22,9 @@ use super::{
     file::{OpenError, beside, create_like, refuse_links},
     prelude::*,
 };
-use crate::{
+use sessiond_store::{
+    Condition,
     files::{FileMode, is_link_error, open_or_create},
-    store::Condition,
 };
 
 /// The lock of a file. It has to outlive every connection to the file: closing the database here would give up SQLite's own locks,

@@ -7,11 +7,11 @@ use super::{
     prelude::*,
     row::{self, SESSION_COLUMNS, SESSION_WIDTH},
 };
-use crate::{
+use sessiond_core::{
     commit::EventRow,
-    kernel::{Node, SessionRecord},
-    store::rows::EVENT_COLUMNS,
+    read::{Node, SessionRecord},
 };
+use sessiond_store::rows::EVENT_COLUMNS;
 
 /// The name of a session's application: a column behind [`SESSION_COLUMNS`].
 const APP_NAME: &str = "(SELECT app FROM scope WHERE scope.id = app_scope)";

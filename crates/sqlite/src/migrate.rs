@@ -21,7 +21,7 @@ use super::{
     prelude::*,
     schema::{self, APPLICATION_ID, LAYOUT, SCHEMA_VERSION, UNRELEASED_ID},
 };
-use crate::files::FileMode;
+use sessiond_store::files::FileMode;
 
 /// One step, from a version to the next.
 #[derive(Clone, Copy)]

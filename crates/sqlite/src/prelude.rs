@@ -3,7 +3,7 @@
 use std::result;
 
 pub(super) use super::row::{Column, Row};
-pub(super) use crate::domain::{error::Damage, prelude::*};
+pub(super) use sessiond_core::domain::{error::Damage, prelude::*};
 
 /// Errors of the driver become the domain's where a statement is executed or a column is read.
 pub(super) type Result<T, E = Error> = result::Result<T, E>;

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 
 use super::{connection::Tables, prelude::*, readers::Readers};
-use crate::{
-    metrics::Metrics,
-    store::{
-        Clock,
-        figures::{self, COUNTED_SESSIONS, Figures},
-        group::Submission,
-        queue::Queue,
-    },
+use sessiond_metrics::Metrics;
+use sessiond_store::{
+    Clock,
+    figures::{self, COUNTED_SESSIONS, Figures},
+    group::Submission,
+    queue::Queue,
 };
 
 /// Looks before each scrape, on a reader like any other read. The size of a file is that of its pages: to ask the file system would

@@ -1,7 +1,7 @@
 //! Removing the rows of a session, a user or an application that is gone, a piece at a time.
 
 use super::{prelude::*, row, schema::PURGED, writer::Writer};
-use crate::store::rows::EVENT_BYTES;
+use sessiond_store::rows::EVENT_BYTES;
 
 /// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds, for which writes wait.
 pub(super) const PURGED_ROWS: usize = 128;

@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::{connection::Tables, log::Log, prelude::*, row};
-use crate::{
+use sessiond_core::{
     commit::{ScopeLogRow, Source},
-    kernel::{
+    read::{
         EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, is_of, runs,
     },
-    store::rows::EVENT_COLUMNS,
 };
+use sessiond_store::rows::EVENT_COLUMNS;
 
 /// The columns of a row's changes, in either log.
 pub(super) const CHANGES: &str = "removed, set_json";

@@ -18,10 +18,8 @@ use super::{
     lock::FileLock,
     prelude::*,
 };
-use crate::{
-    metrics::ReadMetrics,
-    store::queue::{QUEUE_READS, Queue, READS_FULL},
-};
+use sessiond_metrics::ReadMetrics;
+use sessiond_store::queue::{QUEUE_READS, Queue, READS_FULL};
 
 /// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
 type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;

@@ -6,7 +6,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::de::DeserializeOwned;
 
 use super::{connection::driver, prelude::*};
-use crate::{commit::EventRow, kernel::SessionRecord, store::rows::FINGERPRINT};
+use sessiond_core::{commit::EventRow, read::SessionRecord};
+use sessiond_store::rows::FINGERPRINT;
 
 /// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "id, user_id, session_id, \

@@ -12,7 +12,8 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, Result};
 
-use crate::{domain::prelude::StoreId, store::layout::layout_hash};
+use sessiond_core::domain::prelude::StoreId;
+use sessiond_store::layout::layout_hash;
 
 /// "ses1": tells a file of sessiond from other databases.
 pub(super) const APPLICATION_ID: i32 = 0x7365_7331;

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{connection::Tables, log::Log, prelude::*, row};
-use crate::{
-    kernel::Past,
-    store::past::{is_due, is_step},
-};
+use sessiond_core::read::Past;
+use sessiond_store::past::{is_due, is_step};
 
 impl Tables {
     /// The newest snapshot up to a version, with its version. Without a snapshot: no keys, version 0.

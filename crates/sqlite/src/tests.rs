@@ -29,7 +29,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::{connection::Tables, disk::Disk, lock::FileLock, writer::Writer, *};
-use crate::{
+use sessiond_core::{
     commit::{Append, Appended, CreateSession, Fork, OnExisting, RequestKey, StateUpdate},
     domain::{
         delta::Delta,
@@ -41,10 +41,9 @@ use crate::{
         session::{Labels, State},
         time::Time,
     },
-    files::FileMode,
-    metrics::Metrics,
-    store::{SessionOrder, group, tests::*},
 };
+use sessiond_metrics::Metrics;
+use sessiond_store::{SessionOrder, files::FileMode, group, tests::*};
 
 /// Identity of every store that a test makes.
 const NEW_ID: StoreId = StoreId([7; 16]);

@@ -20,15 +20,13 @@ use super::{
     listed::UNLISTED_EVENTS,
     prelude::*,
 };
-use crate::{
-    commit::{ChangeSet, Loaded, Needs, Request},
-    metrics::{Histogram, Metrics},
-    store::{
-        Crash, CrashPoint, Notifier,
-        group::{Backend, Failure, GROUP_BYTES, Submission, execute, refuse},
-        queue::Queue,
-        spans,
-    },
+use sessiond_core::commit::{ChangeSet, Loaded, Needs, Request};
+use sessiond_metrics::{Histogram, Metrics};
+use sessiond_store::{
+    Crash, CrashPoint, Notifier,
+    group::{Backend, Failure, GROUP_BYTES, Submission, execute, refuse},
+    queue::Queue,
+    spans,
 };
 
 /// The writer, on one connection after the other.

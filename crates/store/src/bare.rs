@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
+use sessiond_core::{
     commit::{Address, MANY_SESSIONS, Needs},
     domain::prelude::*,
 };
@@ -89,10 +89,8 @@ impl<'r> Callers<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        commit::{Append, Request, needs},
-        store::tests::{at, of_user, one, sight_of},
-    };
+    use crate::tests::{at, of_user, one, sight_of};
+    use sessiond_core::commit::{Append, Request, needs};
 
     fn append(sight: Visibility) -> Request {
         let session = SessionRef::Bare(SessionId::new("s").unwrap(), sight);

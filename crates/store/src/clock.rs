@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use crate::domain::time::Time;
+use sessiond_core::domain::time::Time;
 
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Time;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 pub enum Condition {
     /// It reads and writes.
     Ready,
-    /// It reads and deletes. Other writes are [`Error::DiskFull`](crate::domain::error::Error::DiskFull).
+    /// It reads and deletes. Other writes are [`Error::DiskFull`](sessiond_core::domain::error::Error::DiskFull).
     DiskFull,
     /// Its file was removed or replaced. It commits nothing more; reads go on, so that sessions can be exported. Or the disk failed to
     /// store it, and reads are refused as well.

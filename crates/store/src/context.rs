@@ -8,7 +8,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::spans::Spans;
-use crate::{access::Principal, domain::prelude::*};
+use sessiond_access::Principal;
+use sessiond_core::domain::prelude::*;
 
 /// A call's identity, deadline and trace.
 #[derive(Clone, Debug)]

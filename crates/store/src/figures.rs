@@ -3,7 +3,8 @@
 use futures_util::FutureExt as _;
 use tracing::debug;
 
-use crate::{domain::error::Error, metrics::Metrics};
+use sessiond_core::domain::error::Error;
+use sessiond_metrics::Metrics;
 
 /// Expired sessions that are counted: the look takes a few milliseconds however many there are.
 pub const COUNTED_SESSIONS: i64 = 10_000;

@@ -24,8 +24,12 @@ use super::{
     Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionQuery,
     SessionView, StateQuery, StateView, Store, SystemClock, WatchPage, WatchQuery, instant,
 };
-use crate::{
-    access::{Policies, Principal},
+use guarded::OfApplication as _;
+pub use guarded::{EndInvocation, Guarded};
+use limits::Limits;
+pub use limits::{LimitOptions, WatchPlace};
+use sessiond_access::{Policies, Principal};
+use sessiond_core::{
     commit::{
         Append, Appended, CreateSession, Created, DeleteSession, ForkSession, RewindSession,
         SessionUpdate, StateUpdate, StateUpdated,
@@ -36,10 +40,6 @@ use crate::{
         prelude::*,
     },
 };
-use guarded::OfApplication as _;
-pub use guarded::{EndInvocation, Guarded};
-use limits::Limits;
-pub use limits::{LimitOptions, WatchPlace};
 
 /// A store that asks for the rights of each caller.
 pub struct Gate {

@@ -14,11 +14,11 @@ use tokio::{
 use tracing::{debug, error};
 
 use super::{Notifier, RequestContext, instant, spans};
-use crate::{
+use sessiond_core::{
     commit::{Answer, Appended, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
     domain::error::{Cause, Error},
-    metrics::WriteMetrics,
 };
+use sessiond_metrics::WriteMetrics;
 
 /// Times that a group is loaded and decided, as long as transactions of others are in the way.
 const ATTEMPTS: u32 = 30;

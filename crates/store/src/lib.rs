@@ -1,6 +1,6 @@
 //! Persistence: the contract of every store, and group commit.
 //!
-//! [`Store`] is a contract from which another backend can be written. Writes are [requests](crate::commit::Request) that
+//! [`Store`] is a contract from which another backend can be written. Writes are [requests](sessiond_core::commit::Request) that
 //! [`commit`](crate::commit) decides for all stores alike; [`group`] executes them in groups.
 
 pub mod bare;
@@ -24,26 +24,27 @@ pub mod spans;
 pub mod tests;
 pub mod typed;
 
-use crate as store;
-use sessiond_access as access;
-use sessiond_core::{commit, domain, read};
-use sessiond_metrics as metrics;
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-pub use crate::commit::{
+pub use clock::{Clock, SystemClock, instant};
+pub use condition::Condition;
+pub use context::{CallId, RequestContext};
+pub use crash::{Crash, CrashPoint};
+pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};
+pub use notifier::{Notifier, Subscription};
+pub use sessiond_core::commit::{
     Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,
     OnExisting, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
-pub use crate::read::{
+pub use sessiond_core::read::{
     ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
     SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
     UsersQuery, WatchPage, WatchQuery,
 };
-use crate::{
+use sessiond_core::{
     commit::{Answer, Request},
     domain::{
         error::Error,
@@ -51,12 +52,6 @@ use crate::{
         token::StoreId,
     },
 };
-pub use clock::{Clock, SystemClock, instant};
-pub use condition::Condition;
-pub use context::{CallId, RequestContext};
-pub use crash::{Crash, CrashPoint};
-pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};
-pub use notifier::{Notifier, Subscription};
 
 /// Keeps sessions, their logs, and the state of applications, users and sessions.
 ///

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{
+use sessiond_core::{
     commit::ChangeSet,
     domain::{scope::Scope, token::Digest},
 };
@@ -93,7 +93,7 @@ impl Notifier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use sessiond_core::{
         commit::{ScopeChange, ScopeKey},
         domain::id::AppName,
     };

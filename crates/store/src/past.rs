@@ -1,6 +1,6 @@
-//! When a snapshot of a scope is due, from which [the past](crate::read::past) is read.
+//! When a snapshot of a scope is due, from which [the past](sessiond_core::read::past) is read.
 
-use crate::domain::prelude::*;
+use sessiond_core::domain::prelude::*;
 
 /// Versions between two snapshots: as many changes a read of the past goes through at most, for a small state.
 pub const SNAPSHOT_STEP: Version = 64;

@@ -8,10 +8,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::instant;
-use crate::{
-    domain::error::{Bounded, Error},
-    metrics::Histogram,
-};
+use sessiond_core::domain::error::{Bounded, Error};
+use sessiond_metrics::Histogram;
 
 /// Bytes of bodies and deltas of all writes that wait: some twenty of the largest batches.
 pub const WRITE_BYTES: usize = 64 << 20;
@@ -147,7 +145,7 @@ impl<T> Queue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
+    use sessiond_metrics::Metrics;
 
     const FULL: Error = Error::DiskFull;
 

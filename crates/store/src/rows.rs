@@ -1,6 +1,6 @@
 //! Columns that both databases have, and values as their text.
 
-use crate::domain::prelude::*;
+use sessiond_core::domain::prelude::*;
 
 /// The columns of an event.
 pub const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \

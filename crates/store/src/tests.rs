@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{
     Clock, OnExisting, RequestContext, SessionOrder, SessionQuery, SessionsQuery, group::Submission,
 };
-use crate::{
+use sessiond_core::{
     commit::{Answer, Append, CreateSession, ForkSession, Request, RewindSession, StateUpdate},
     domain::{
         delta::{Delta, ScopeDelta},

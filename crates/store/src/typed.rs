@@ -1,7 +1,7 @@
 //! Typed calls of a store: a write submits its request to [`Store::commit`] and takes the answer of its kind.
 
 use super::{RequestContext, Store, spans::Spans};
-use crate::{
+use sessiond_core::{
     commit::{
         Answer, Append, Appended, CreateSession, Created, DeleteSession, ForkSession, Request,
         RewindSession, SessionUpdate, StateUpdate, StateUpdated,

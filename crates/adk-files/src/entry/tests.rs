@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use prost_types::Timestamp;
 
 use super::*;
-use crate::domain::json::minified;
+use sessiond_core::domain::json::minified;
 
 fn adk(text: &str) -> Event {
     from_adk(text).unwrap().unwrap()

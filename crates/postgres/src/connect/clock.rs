@@ -8,7 +8,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::super::prelude::*;
-use crate::store::{Clock, instant};
+use sessiond_store::{Clock, instant};
 
 /// Asks for the database's time.
 pub(in super::super) const DATABASE_TIME: &str = "SELECT clock_timestamp()";

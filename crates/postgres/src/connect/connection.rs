@@ -17,7 +17,7 @@ use super::{
     super::{prelude::*, row::rows},
     error::{is_lost, kind},
 };
-use crate::metrics::{PostgresMetrics, SqlError};
+use sessiond_metrics::{PostgresMetrics, SqlError};
 
 /// Parameters with their types: an unnamed statement has to say them.
 pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];

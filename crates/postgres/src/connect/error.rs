@@ -5,7 +5,8 @@ use tokio::time::error::Elapsed;
 use tokio_postgres::error::SqlState;
 
 use super::super::prelude::*;
-use crate::{metrics::SqlError, store::group::Failure};
+use sessiond_metrics::SqlError;
+use sessiond_store::group::Failure;
 
 /// Why the database gave no answer, or none that can be used.
 #[derive(Debug, thiserror::Error)]

@@ -25,7 +25,7 @@ use rustls::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::pem;
+use sessiond_store::pem;
 
 /// What servers of PostgreSQL 17 ask for if TLS begins at once, and older ones ignore.
 const ALPN: &[u8] = b"postgresql";

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{commit::ChangeSet, domain::token::Digest};
+use sessiond_core::{commit::ChangeSet, domain::token::Digest};
 
 /// Scopes that wait to be announced. What is beyond is found by the look at versions.
 const OUTBOX: usize = 100_000;

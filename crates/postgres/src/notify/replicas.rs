@@ -18,7 +18,8 @@ use tracing::{debug, info, warn};
 use super::super::{
     columns::Columns, connect::connection::Connection, prelude::*, row::number, shared::Shared,
 };
-use crate::{domain::token::Digest, store::Condition};
+use sessiond_core::domain::token::Digest;
+use sessiond_store::Condition;
 
 /// Milliseconds between two notifications: a burst of commits costs a few of them.
 const NOTIFY_MILLIS: u64 = 10;

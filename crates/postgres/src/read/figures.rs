@@ -1,7 +1,7 @@
 //! The size of the tables and the number of expired sessions, for metrics.
 
 use super::{super::prelude::*, pool::Reader};
-use crate::store::figures::{COUNTED_SESSIONS, Figures};
+use sessiond_store::figures::{COUNTED_SESSIONS, Figures};
 
 /// Every table of the schema.
 const TABLES: [&str; 14] = [

@@ -6,7 +6,7 @@ use super::{
     super::{columns::Columns, prelude::*, row::SESSION_COLUMNS},
     pool::Reader,
 };
-use crate::kernel::{ListKey, SessionOrder, SessionsQuery};
+use sessiond_core::read::{ListKey, SessionOrder, SessionsQuery};
 
 /// Sessions are read in the order of an index, and only those of one second are sorted, however few sessions the planner expects.
 pub(in super::super) const STEADY: &str = "SET LOCAL enable_sort = off";

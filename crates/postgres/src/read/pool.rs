@@ -24,7 +24,7 @@ use super::super::{
     prelude::*,
     shared::Shared,
 };
-use crate::store::{
+use sessiond_store::{
     instant,
     queue::{QUEUE_READS, READS_FULL},
 };

@@ -11,7 +11,8 @@ use super::{
     figures,
     pool::{Pool, Reader, Work},
 };
-use crate::{kernel::Read, store::figures::Figures};
+use sessiond_core::read::Read;
+use sessiond_store::figures::Figures;
 
 /// The reads of a store.
 pub(in super::super) struct Reads {

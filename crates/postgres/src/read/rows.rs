@@ -11,14 +11,14 @@ use super::{
     },
     pool::Reader,
 };
-use crate::{
+use sessiond_core::{
     commit::{ScopeLogRow, Source},
-    kernel::{
+    read::{
         EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, is_of,
         until_damage,
     },
-    store::rows::EVENT_COLUMNS,
 };
+use sessiond_store::rows::EVENT_COLUMNS;
 
 const READ_HEADS: &str = "
 SELECT n.place, s.version, s.base, s.state_bytes

@@ -1,10 +1,8 @@
 //! Groups whose decisions reach more than was locked for them.
 
 use super::*;
-use crate::{
-    commit::needs,
-    store::{group::Backend as _, tests::sight_of},
-};
+use sessiond_core::commit::needs;
+use sessiond_store::{group::Backend as _, tests::sight_of};
 
 /// What a bare id means was looked up before the session was there, so its user and its application are not locked.
 #[tokio::test(flavor = "multi_thread")]
@@ -42,7 +40,7 @@ async fn an_id_that_means_many_sessions_locks_a_few_of_them() {
     let Some(fixture) = Fixture::new().await else { return };
     let writer = &mut fixture.writer();
     let users = (0..20)
-        .map(|at| Request::Create(crate::store::tests::creation(&format!("u{at:02}"), "main")));
+        .map(|at| Request::Create(sessiond_store::tests::creation(&format!("u{at:02}"), "main")));
     commit(&fixture, writer, users.collect()).await;
     let bare = |id: &str| {
         let session = SessionRef::bare(SessionId::new("main").unwrap());
@@ -70,7 +68,8 @@ async fn callers_that_see_different_sessions_of_an_id_share_a_group() {
     let Some(fixture) = Fixture::new().await else { return };
     let writer = &mut fixture.writer();
     let users = (0..600).map(|at| format!("u{at:03}")).chain(["zoe".to_owned()]);
-    let creations = users.map(|user| Request::Create(crate::store::tests::creation(&user, "main")));
+    let creations =
+        users.map(|user| Request::Create(sessiond_store::tests::creation(&user, "main")));
     commit(&fixture, writer, creations.collect()).await;
     let id = SessionId::new("main").unwrap();
     let bare = |sight: Visibility, event: &str| {
@@ -99,7 +98,7 @@ async fn callers_that_see_different_sessions_of_an_id_share_a_group() {
     fixture.set_clock(50);
     let answer = commit_one(&fixture, writer, bare(Visibility::EVERYTHING, "2")).await;
     assert_eq!(answer.unwrap_err(), ambiguous, "two of them live");
-    let delete = Request::Delete(crate::store::tests::of_user("u599", "main").into());
+    let delete = Request::Delete(sessiond_store::tests::of_user("u599", "main").into());
     let answers = commit(&fixture, writer, vec![delete, bare(Visibility::EVERYTHING, "3")]).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }

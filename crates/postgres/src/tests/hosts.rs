@@ -8,10 +8,8 @@ use tokio::{
 };
 
 use super::*;
-use crate::{
-    postgres_store::open_with,
-    store::{SessionQuery, Store},
-};
+use crate::postgres_store::open_with;
+use sessiond_store::{SessionQuery, Store};
 
 /// A port whose queue of connections is full, so that the kernel answers no further one.
 async fn silent() -> (SocketAddr, TcpListener, Vec<TcpStream>) {

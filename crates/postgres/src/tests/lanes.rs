@@ -3,7 +3,8 @@
 use tokio::{runtime::Runtime, task::spawn_blocking, time::timeout};
 
 use super::*;
-use crate::{store::RequestContext, write::lanes::Lanes};
+use crate::write::lanes::Lanes;
+use sessiond_store::RequestContext;
 
 /// Nothing that waits here takes that long.
 const LONG: Duration = Duration::from_secs(60);

@@ -1,7 +1,9 @@
 //! Metrics of statements and of the tables.
 
 use super::*;
-use crate::{metrics::SqlError, postgres_store::open, store::Store};
+use crate::postgres_store::open;
+use sessiond_metrics::SqlError;
+use sessiond_store::Store;
 
 #[tokio::test]
 async fn errors_are_counted_by_their_state() {
@@ -39,7 +41,7 @@ async fn expired_sessions_are_counted_until_they_are_swept() {
         metrics.scrape().await.unwrap();
         metrics.reads.expired_sessions.get()
     };
-    let expiration = Some(crate::domain::session::Expiration::At(at(10)));
+    let expiration = Some(sessiond_core::domain::session::Expiration::At(at(10)));
     for id in ["a", "b"] {
         let creation = CreateSession { expiration, ..creation(id) };
         store.create_session(&call(), creation).await.unwrap();

@@ -6,8 +6,8 @@ use crate::{
     open_error::OpenError,
     postgres_store::{PostgresStore, open_with},
     schema::Migration,
-    store::{SessionQuery, Store},
 };
+use sessiond_store::{SessionQuery, Store};
 
 /// The steps of an invented next version.
 const NEXT: &[Migration] = &[

@@ -1,7 +1,7 @@
 //! A writer decides on what others have changed since its last group.
 
 use super::*;
-use crate::domain::{delta::Operation, event::Event, json::Amount};
+use sessiond_core::domain::{delta::Operation, event::Event, json::Amount};
 
 /// Keys of each scope that is visible from a session.
 const KEYS: [&str; 3] = ["k", "app:a", "user:u"];

@@ -1,10 +1,8 @@
 //! Commits that get no answer, and connections that are lost before.
 
 use super::*;
-use crate::{
-    commit::{ChangeSet, decide, needs},
-    store::group::{Backend as _, Failure},
-};
+use sessiond_core::commit::{ChangeSet, decide, needs};
+use sessiond_store::group::{Backend as _, Failure};
 
 /// Loads and decides an append, and leaves the transaction open.
 async fn begin(writer: &mut Writer, id: &str) -> ChangeSet {

@@ -3,13 +3,15 @@
 use super::{plans::scan_of, *};
 use crate::{
     connect::connection::Connection,
-    domain::page::EventSelection,
-    kernel::{NamesRead, Read, SessionRead},
     read::{lists::STEADY, pool::Reader},
-    store::{
-        ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
-        UsersQuery, WatchQuery,
-    },
+};
+use sessiond_core::{
+    domain::page::EventSelection,
+    read::{NamesRead, Read, SessionRead},
+};
+use sessiond_store::{
+    ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
+    UsersQuery, WatchQuery,
 };
 
 /// The answer of a read of few rows.

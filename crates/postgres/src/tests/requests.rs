@@ -1,7 +1,7 @@
 //! Requests of these tests, all of the user `u`.
 
 use super::*;
-use crate::store::tests as shared_tests;
+use sessiond_store::tests as shared_tests;
 
 pub(super) fn creation(session: &str) -> CreateSession {
     shared_tests::creation("u", session)

@@ -13,10 +13,10 @@ use super::{
     emptied, new_snapshots, sessions,
     stored::Stored,
 };
-use crate::{
-    commit::{ChangeSet, EventRow, FORK_LEASE_SECS, RequestRow, ScopeLogRow, SessionRow},
-    store::rows::{EVENT_COLUMNS, removed_text},
+use sessiond_core::commit::{
+    ChangeSet, EventRow, FORK_LEASE_SECS, RequestRow, ScopeLogRow, SessionRow,
 };
+use sessiond_store::rows::{EVENT_COLUMNS, removed_text};
 
 const SCOPE_LOG: &str = "scope_log (app_name, user_id, version, commit_secs, commit_nanos, author,
     source, source_user, source_session, source_sequence, removed, set_json)";
@@ -198,7 +198,7 @@ fn state<'a>(
         let removed =
             source.and_then(|(found, at)| stored.removed.get(&(found.info.incarnation, at)));
         // A key that an event of this very group set is in the state already.
-        let own = changes.scopes.get(&crate::commit::ScopeKey::Session(*fork));
+        let own = changes.scopes.get(&sessiond_core::commit::ScopeKey::Session(*fork));
         let is_set = |name: &str| own.is_some_and(|own| own.state.contains_key(name));
         let removed = removed.into_iter().flatten().filter(|(name, _)| !is_set(name));
         keys.extend(removed.map(|(name, version)| (node, &**name, None, *version)));

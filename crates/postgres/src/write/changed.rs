@@ -6,10 +6,8 @@ use super::{
     super::{node::Node, prelude::*, row::Snapshots},
     stored::Stored,
 };
-use crate::{
-    commit::{ChangeSet, EventRow, ScopeChange, ScopeKey},
-    store::past::{is_due, is_step},
-};
+use sessiond_core::commit::{ChangeSet, EventRow, ScopeChange, ScopeKey};
+use sessiond_store::past::{is_due, is_step};
 
 /// The changes of a node, and what its row will say of snapshots.
 pub(super) struct NodeChange<'a> {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info};
 
 use super::super::{prelude::*, shared::Shared};
-use crate::store::{
+use sessiond_store::{
     Condition,
     group::{Submission, refuse_without_space},
     instant,

@@ -1,7 +1,7 @@
 //! Applications and users that have become empty: listed for a sweep, and removed.
 
 use super::super::{columns::Columns, node::Node};
-use crate::commit::{ChangeSet, ScopeKey};
+use sessiond_core::commit::{ChangeSet, ScopeKey};
 
 const LIST: &str = "emptied (app_name, user_id)";
 const LISTED: &str = "ON CONFLICT (app_name, user_id) DO NOTHING";

@@ -10,7 +10,7 @@ use super::{
     needed::{Needed, Place},
     stored::{Stored, scope_key},
 };
-use crate::commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState};
+use sessiond_core::commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState};
 
 /// What a row is about, which its first column counts from 1.
 fn asked<'n, T>(row: &Row, of: &'n [T]) -> Result<&'n T, Error> {

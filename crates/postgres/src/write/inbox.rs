@@ -3,7 +3,8 @@
 use tokio::sync::Notify;
 
 use super::super::prelude::*;
-use crate::{metrics::Histogram, store::queue::Queue};
+use sessiond_metrics::Histogram;
+use sessiond_store::queue::Queue;
 
 /// A bounded queue with one consumer.
 pub(in super::super) struct Inbox<T> {

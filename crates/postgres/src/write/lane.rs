@@ -14,7 +14,7 @@ use super::{
     inbox::Inbox,
     writer::Writer,
 };
-use crate::store::group::{GROUP_BYTES, Submission, execute, refuse};
+use sessiond_store::group::{GROUP_BYTES, Submission, execute, refuse};
 
 pub(super) struct Lane {
     shared: Arc<Shared>,

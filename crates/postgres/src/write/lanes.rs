@@ -15,13 +15,11 @@ use super::{
     lane::Lane,
     routes::Routes,
 };
-use crate::{
-    commit::{Answer, Request},
-    store::{
-        RequestContext,
-        group::{Submission, abandoned},
-        queue::{WRITE_BYTES, WRITES_FULL},
-    },
+use sessiond_core::commit::{Answer, Request};
+use sessiond_store::{
+    RequestContext,
+    group::{Submission, abandoned},
+    queue::{WRITE_BYTES, WRITES_FULL},
 };
 
 /// Dropping it completes what was accepted, without waiting for that. [`Lanes::close`] waits.

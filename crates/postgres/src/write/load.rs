@@ -16,10 +16,8 @@ use super::{
     rare,
     stored::{Stored, scope_key},
 };
-use crate::{
-    commit::{Loaded, Needs},
-    store::rows::EVENT_COLUMNS,
-};
+use sessiond_core::commit::{Loaded, Needs};
+use sessiond_store::rows::EVENT_COLUMNS;
 
 const READ_SCOPES: &str = "
 SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes, s.base

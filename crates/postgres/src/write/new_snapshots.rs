@@ -4,10 +4,8 @@ use super::{
     super::{columns::Columns, node::Node, prelude::*},
     changed::{Changed, NodeChange},
 };
-use crate::{
-    commit::SessionRow,
-    store::past::{BYTES_PER_VERSION, LARGE_BYTES, SNAPSHOT_VERSIONS_MAX},
-};
+use sessiond_core::commit::SessionRow;
+use sessiond_store::past::{BYTES_PER_VERSION, LARGE_BYTES, SNAPSHOT_VERSIONS_MAX};
 
 /// The state of a new session, before any of its events.
 const INSERT_INITIAL: &str = "

@@ -7,10 +7,8 @@ use super::{
     changed::Changed,
     stored::Stored,
 };
-use crate::{
-    commit::{ChangeSet, CopiedEvents, FORK_LEASE_SECS, ScopeKey},
-    store::rows::{EVENT_BYTES, EVENT_COLUMNS},
-};
+use sessiond_core::commit::{ChangeSet, CopiedEvents, FORK_LEASE_SECS, ScopeKey};
+use sessiond_store::rows::{EVENT_BYTES, EVENT_COLUMNS};
 
 /// Rows, and bytes of events and snapshots, that one piece of a sweep removes: a few milliseconds of the lane's time.
 const PURGED_ROWS: usize = 512;

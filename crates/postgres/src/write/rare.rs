@@ -15,9 +15,9 @@ use super::{
     },
     stored::{Removed, Stored, scope_key},
 };
-use crate::{
+use sessiond_core::{
     commit::{Address, Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS},
-    kernel::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past},
+    read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past},
 };
 
 /// Seconds after which the row of a connection that no longer writes is removed.

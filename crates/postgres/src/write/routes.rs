@@ -13,7 +13,7 @@ use std::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::prelude::*;
-use crate::commit::{Address, Mode, Request, needs};
+use sessiond_core::commit::{Address, Mode, Request, needs};
 
 /// The lanes of what has requests in flight: a user, an id that addresses name, or a bare id. By the hash of its name: whatever else
 /// has the same hash shares its lane.
@@ -107,14 +107,12 @@ impl Drop for Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        bare::Bare,
+    use crate::{bare::Bare, node::Node, write::needed::Needed};
+    use sessiond_core::{
         commit::Append,
         domain::{delta::Delta, permission::Visibility, precondition::Condition},
-        node::Node,
-        store::tests::{change, one, rewind, user_scope},
-        write::needed::Needed,
     };
+    use sessiond_store::tests::{change, one, rewind, user_scope};
 
     fn key(user: &str) -> SessionKey {
         SessionKey {

@@ -9,7 +9,8 @@ use super::{
     changed::Changed,
     stored::Stored,
 };
-use crate::{commit::SessionRow, store::rows::labels_text};
+use sessiond_core::commit::SessionRow;
+use sessiond_store::rows::labels_text;
 
 const DELETE_SESSIONS: &str = "
 DELETE FROM session s

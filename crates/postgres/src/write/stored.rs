@@ -7,7 +7,7 @@ use super::super::{
     prelude::*,
     row::{Found, Snapshots},
 };
-use crate::commit::ScopeKey;
+use sessiond_core::commit::ScopeKey;
 
 /// Keys without a value, each with the version that removed it.
 pub(super) type Removed = Vec<(Box<str>, Version)>;

@@ -25,13 +25,11 @@ use super::{
     pieces,
     stored::Stored,
 };
-use crate::{
-    commit::{ChangeSet, Loaded, Needs},
-    store::{
-        Clock as _, Crash, CrashPoint,
-        group::{Backend, Failure},
-        instant, spans,
-    },
+use sessiond_core::commit::{ChangeSet, Loaded, Needs};
+use sessiond_store::{
+    Clock as _, Crash, CrashPoint,
+    group::{Backend, Failure},
+    instant, spans,
 };
 
 /// Numbers for new sessions that are taken at once, in a transaction that all writers of all replicas wait for.

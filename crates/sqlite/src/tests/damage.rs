@@ -13,11 +13,9 @@ use super::{
     super::{checkpoint::Checkpoints, connection::Tables, readers::Readers},
     *,
 };
-use crate::{
-    commit::{ChangeSet, Loaded, Needs},
-    metrics::CheckpointThread,
-    store::Condition,
-};
+use sessiond_core::commit::{ChangeSet, Loaded, Needs};
+use sessiond_metrics::CheckpointThread;
+use sessiond_store::Condition;
 
 fn append(id: &str, value: &str) -> Request {
     Request::Append(one("s", id, &[("k", value), ("app:k", value)]))

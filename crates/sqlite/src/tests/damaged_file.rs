@@ -4,7 +4,7 @@ use super::{
     verifying::{EVENTS, break_pages, filled},
     *,
 };
-use crate::domain::error::{Damage, Damaged};
+use sessiond_core::domain::error::{Damage, Damaged};
 
 #[tokio::test]
 async fn a_read_that_meets_damage_says_so_and_is_counted() {

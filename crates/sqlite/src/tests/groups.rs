@@ -1,7 +1,7 @@
 //! Several requests in one transaction: each sees what those before it did.
 
 use super::*;
-use crate::{
+use sessiond_core::{
     commit::SessionUpdate,
     domain::{
         permission::{Listed, Permissions, Right, Visibility},

@@ -9,7 +9,7 @@ use super::{
     super::{checkpoint::Checkpoints, connection::LOCK_WAIT},
     *,
 };
-use crate::store::spans;
+use sessiond_store::spans;
 
 #[test]
 fn a_reader_of_another_program_holds_up_no_writes_and_is_told_once_a_minute() {

@@ -1,13 +1,12 @@
 //! Lists of sessions: many ties, both directions, pages.
 
 use super::*;
-use crate::{
-    connection::Tables,
+use crate::{connection::Tables, read::Snapshot};
+use sessiond_core::{
     domain::{id::UserId, limits::PAGE_SCANNED, session::Expiration},
-    kernel::{NamesRead, finish},
-    read::Snapshot,
-    store::{ApplicationsQuery, NamePage, UsersQuery},
+    read::{NamesRead, finish},
 };
+use sessiond_store::{ApplicationsQuery, NamePage, UsersQuery};
 
 /// Several chunks of a read.
 const SESSIONS: i64 = 700;

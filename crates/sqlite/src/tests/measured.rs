@@ -1,7 +1,8 @@
 //! Metrics of the file.
 
 use super::{super::checkpoint::Checkpoints, *};
-use crate::{domain::session::Expiration, metrics::CheckpointThread};
+use sessiond_core::domain::session::Expiration;
+use sessiond_metrics::CheckpointThread;
 
 #[tokio::test]
 async fn expired_sessions_are_counted_until_they_are_swept() {

@@ -1,7 +1,7 @@
 //! What the writer keeps in memory stays within its bound, whether it was loaded or written.
 
 use super::*;
-use crate::commit::KEY_BYTES;
+use sessiond_core::commit::KEY_BYTES;
 
 /// Users, each with a session and a state of a fifth of the bound.
 const USERS: usize = 12;

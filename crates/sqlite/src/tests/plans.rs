@@ -12,7 +12,7 @@ use super::{
     super::{connection::Tables, read::Snapshot},
     *,
 };
-use crate::kernel::{SessionRead, finish};
+use sessiond_core::read::{SessionRead, finish};
 
 /// Statements that read a table or an index from one end, and why that is bounded.
 const ALLOWED: [(&str, &str); 10] = [

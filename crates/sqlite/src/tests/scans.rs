@@ -1,12 +1,12 @@
 //! Reads that look at more events than one page may.
 
 use super::*;
-use crate::{
+use crate::read::Snapshot;
+use sessiond_core::{
     domain::{limits::PAGE_SCANNED, page::Rest},
-    kernel::{SessionRead, finish},
-    read::Snapshot,
-    store::SessionView,
+    read::{SessionRead, finish},
 };
+use sessiond_store::SessionView;
 
 /// An event that another step looks at than the first one, from either end.
 const LATE: usize = PAGE_SCANNED + 100;

@@ -1,10 +1,8 @@
 //! Indexes and snapshots that follow in steps, and a cache that forgets: neither shows.
 
 use super::*;
-use crate::{
-    domain::{event::ScopeVersions, session::Incarnation, token::Position},
-    store::past::SNAPSHOT_STEP,
-};
+use sessiond_core::domain::{event::ScopeVersions, session::Incarnation, token::Position};
+use sessiond_store::past::SNAPSHOT_STEP;
 
 /// Events of three sessions in turn, over several snapshots; every event changes all scopes.
 const EVENTS: u64 = 2 * SNAPSHOT_STEP + 12;

@@ -4,7 +4,7 @@ use super::{
     verify::{Check, Finding, Observer, Part, Progress, Summary, verify},
     *,
 };
-use crate::store::rows::EVENT_COLUMNS;
+use sessiond_store::rows::EVENT_COLUMNS;
 
 /// Events of the session that is damaged: enough for many snapshots.
 pub(super) const EVENTS: u64 = 5000;

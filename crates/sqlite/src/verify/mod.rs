@@ -16,10 +16,10 @@ use super::{
     migrate::open_checker,
     prelude::*,
 };
-use crate::files::FileMode;
 use report::Report;
 pub use report::{Check, Finding, Observer, Part, Progress, Summary};
 pub(super) use serving::before_serving;
+use sessiond_store::files::FileMode;
 
 /// A part of the work. An error ends it: the file cannot be read there.
 type Step = fn(&Tables, &mut Report<'_>) -> Result<(), Error>;

@@ -12,11 +12,11 @@ use super::{
     },
     report::{Check, Part, Place, Report},
 };
-use crate::{
+use sessiond_core::{
     commit::entry_bytes,
-    kernel::{Past, fold},
-    store::rows::EVENT_COLUMNS,
+    read::{Past, fold},
 };
+use sessiond_store::rows::EVENT_COLUMNS;
 
 /// Every session: its events and its state.
 pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<()> {

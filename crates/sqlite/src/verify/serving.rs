@@ -11,7 +11,7 @@ use super::{
     report::{Finding, Observer, Progress, Summary},
     verify_locked,
 };
-use crate::store::instant;
+use sessiond_store::instant;
 
 /// Time between two lines of progress: a file that takes minutes has some dozens of them.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);

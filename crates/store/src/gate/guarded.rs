@@ -1,6 +1,7 @@
 //! The rights that each request needs.
 
-use crate::{
+use crate::{KeyChangeQuery, SessionQuery, StateQuery, WatchQuery};
+use sessiond_core::{
     commit::{
         Append, CreateSession, DeleteSession, ForkSession, RewindSession, SessionUpdate,
         StateUpdate,
@@ -9,7 +10,6 @@ use crate::{
         permission::{Denial, Permissions, Right},
         prelude::*,
     },
-    store::{KeyChangeQuery, SessionQuery, StateQuery, WatchQuery},
 };
 
 /// A request that needs rights.

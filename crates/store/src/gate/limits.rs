@@ -8,14 +8,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::{
-    access::Principal,
-    domain::{
-        error::{Error, Limited},
-        id::AppName,
-    },
-};
 use rate::{Appends, lock};
+use sessiond_access::Principal;
+use sessiond_core::domain::{
+    error::{Error, Limited},
+    id::AppName,
+};
 
 /// Limits of one replica; `None`: as many as there are.
 #[derive(Clone, Copy, Debug, Default)]

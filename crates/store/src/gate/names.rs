@@ -1,12 +1,12 @@
 //! Lists of applications and users, of which a caller may see some ranges of names.
 
-use crate::{
+use crate::{ApplicationsQuery, NamePage, RequestContext, UsersQuery};
+use sessiond_core::{
     domain::{
         permission::{Pattern, Right, Users},
         prelude::*,
     },
     read::behind_all,
-    store::{ApplicationsQuery, NamePage, RequestContext, UsersQuery},
 };
 
 use super::{Gate, in_time};
@@ -116,7 +116,7 @@ mod tests {
     use std::future::ready;
 
     use super::*;
-    use crate::domain::limits::ID_BYTES;
+    use sessiond_core::domain::limits::ID_BYTES;
 
     #[test]
     fn nothing_lies_between_a_name_and_the_text_before_it() {

@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::{Gate, in_time};
-use crate::{
+use crate::{RequestContext, SessionPage, SessionsQuery, Store};
+use sessiond_core::{
     domain::{
         permission::{Right, Users},
         prelude::*,
     },
     read::{Budget, ListKey, behind_all, compare, list_key},
-    store::{RequestContext, SessionPage, SessionsQuery, Store},
 };
 
 /// Sessions of one user that are read at once.

@@ -20,16 +20,16 @@ use super::{
     Store, UsersQuery, WatchPage, WatchQuery,
     group::{self, Submission},
 };
-use crate::{
+use sessiond_core::{
     commit::{Answer, Request},
     domain::{
         error::Error,
         id::{AppName, UserId},
         token::StoreId,
     },
-    metrics::Metrics,
     read::{NamesRead, Read, SessionRead, finish},
 };
+use sessiond_metrics::Metrics;
 
 /// Sessions and state for as long as the process lives.
 pub struct MemoryStore {

@@ -6,7 +6,7 @@ use super::{
     scope::ScopeRecord,
     world::{World, before_all},
 };
-use crate::{
+use sessiond_core::{
     commit::{EventRow, ScopeKey, ScopeLogRow},
     domain::prelude::*,
     read::{

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{commit::ScopeLogRow, domain::prelude::*, read::Past};
+use sessiond_core::{commit::ScopeLogRow, domain::prelude::*, read::Past};
 
 /// One scope: every change of every key, from which its state at any version is read.
 ///

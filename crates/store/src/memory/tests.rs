@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use super::{scope::ScopeRecord, *};
-use crate::{
+use crate::OnExisting;
+use sessiond_core::{
     commit::{CreateSession, Fork, ForkSession, ScopeKey, StateUpdate},
     domain::{
         delta::{Delta, ScopeDelta},
@@ -18,7 +19,6 @@ use crate::{
         session::Labels,
         time::Time,
     },
-    store::OnExisting,
 };
 
 /// A clock that tests set, and that panics when told to.

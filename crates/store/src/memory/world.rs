@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::scope::ScopeRecord;
-use crate::{
+use crate::group::{Backend, Failure};
+use sessiond_core::{
     commit::{
         Address, ChangeSet, CopiedEvents, Emptied, EventRow, FORK_LEASE_SECS, Loaded, Needs,
         PastState, SWEPT_SESSIONS, ScopeChange, ScopeKey, ScopeState, SessionState,
     },
     domain::prelude::*,
-    store::group::{Backend, Failure},
 };
 
 /// Events that are copied at a time into a fork, so that others need not wait long.

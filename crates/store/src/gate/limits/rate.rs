@@ -9,10 +9,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{
-    domain::error::{Error, Limited},
-    store::instant,
-};
+use crate::instant;
+use sessiond_core::domain::error::{Error, Limited};
 
 /// The time in which a caller may append as many events as the limit says.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
