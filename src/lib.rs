@@ -4,10 +4,13 @@
 //!
 //! # Layers
 //!
+//! A layer knows those to its right, never to its left. Between crates the compiler holds that.
+//!
 //! ```text
-//! main ─> server ─> rpc ─> engine ─> store ─> read ─> commit, access, metrics ─> domain   a layer knows those to its right, never to its left
-//!   ├──> cli ─────────────────────────────────────────────────────────────────> domain    and the generated client
-//!   └──> offline ─────────> engine ─> store                                        for stores that no server has open, and the progress bar of cli
+//! src:    main ─> server ─> rpc ─> engine ───┐
+//!           ├──> cli ─> crates/adk-files ──────┼──────────────────────────────────────────┐
+//!           └──> offline ──────────────────────┤                                          │
+//! crates:                                      └─> sqlite, postgres ─> store ─> access, metrics ─> core (read ─> commit ─> domain)
 //! ```
 //!
 //! | layer | what it does | what it knows beyond the layers to its right |
@@ -17,20 +20,22 @@
 //! | [`read`] | decides every read, once for all stores, over the [rows](read::Rows) of a snapshot: what a session, its state, a past, a page, a key's history and a watch page are | [`commit`]'s rows; futures that any executor runs |
 //! | [`access`] | who calls, and what a caller may do | how open streams wait for changes of that |
 //! | [`metrics`] | counters, gauges and histograms of one server, and their text | prometheus |
-//! | [`store`] | the contract of persistence ([`store::Store`]), the [gate](store::Gate) before it, [group commit](store::group), and the backends [`store::memory`], [`store::sqlite`] and [`store::postgres`], which load and apply rows | databases, queues, the clock |
+//! | [`store`] | the contract of persistence ([`store::Store`]), the [gate](store::Gate) before it, [group commit](store::group), and the store in memory ([`store::memory`]) | queues, the clock |
+//! | [`store::sqlite`], [`store::postgres`] | the backends: they load and apply rows, and hand them to reads | databases |
 //! | [`engine`] | use cases, one method per RPC; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
 //! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
 //! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health, OpenTelemetry |
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
 //! | [`offline`] | verifies and compacts database files that are not served, migrates stores, and checks policies | [`store::sqlite`], [`config`], the progress bar of [`cli`] |
 //!
-//! Beside the layers, [`config`] has the flags of `serve`, [`logging`] the log on standard error, `pem` reads certificates and keys, and
-//! `files` has the modes of files.
+//! Beside the layers, [`config`] has the flags of `serve`, [`logging`] the log on standard error. `pem.rs` of the store crate reads
+//! certificates and keys, and its `files.rs` has the modes of files. [`store::open`] finds the store that a URL names.
 //!
 //! # One append, file by file
 //!
 //! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13 and 20 to 22 are SQLite's, the others are the
-//! same for every store.
+//! same for every store. Files of `commit`, `domain` and `read` are below `crates/core/src`, those of `store`, `sqlite`, `postgres`,
+//! `access` and `metrics` in the crate of that name, and the others below `src`.
 //!
 //! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
 //! 2. `server/dispatch.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
@@ -41,21 +46,21 @@
 //!    at once, and computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
 //! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory (`engine/invocations.rs`).
 //! 7. `store/gate.rs` asks for the rights of the caller, if there is a policy. `store/typed.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
-//! 8. `store/sqlite/mod.rs` submits the request to the writer's queue and waits for the reply.
+//! 8. `sqlite/lib.rs` submits the request to the writer's queue and waits for the reply.
 //! 9. `store/queue.rs` bounds that queue by count and bytes. A full queue refuses at once.
-//! 10. `store/sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
+//! 10. `sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
 //! 11. `store/group.rs` runs the group: load, decide one request after the other, apply, commit, wake watchers, reply.
 //! 12. `commit/needs.rs` names what the decision reads: the session, event ids, and keys of three scopes.
-//! 13. `store/sqlite/load.rs` fetches that from the writer's cache or from the tables.
+//! 13. `sqlite/load.rs` fetches that from the writer's cache or from the tables.
 //! 14. `commit/mod.rs` dispatches the decision by kind of request.
 //! 15. `commit/loaded.rs` holds what was loaded, and resolves the address.
 //! 16. `commit/append.rs` decides: a replay or a new event, then the precondition, the sequence, times and the size of the batch.
 //! 17. `commit/overlay.rs` collects the changed keys, versions and sizes. A refused request drops its overlay; an accepted one merges it.
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
 //! 19. `commit/changes.rs` is the result, as rows.
-//! 20. `store/sqlite/apply.rs` writes those rows.
-//! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
-//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
+//! 20. `sqlite/apply.rs` writes those rows.
+//! 21. `sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
+//! 22. `sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
 //! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
 //! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
@@ -72,10 +77,10 @@
 //! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
 //! (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`),
 //! and whether its file is still in its place and has space (`lock.rs`, `disk.rs`). After the reply
-//! `store/sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
+//! `sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
 //! every 1,024 events.
 //!
-//! On PostgreSQL `store/postgres/write/lanes.rs` takes the place of steps 8 and 10: it routes the request to one of a few threads, each with
+//! On PostgreSQL `postgres/write/lanes.rs` takes the place of steps 8 and 10: it routes the request to one of a few threads, each with
 //! a connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs and reads it, in one round trip. `apply.rs`
 //! writes the change set and commits, in a second one. `notify/replicas.rs` then wakes the watchers of other replicas.
 //!

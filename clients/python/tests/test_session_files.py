@@ -151,7 +151,7 @@ def test_what_adk_refuses_is_left_out_with_one_warning(server: Server, tmp_path:
     ],
 )
 def test_export_knows_every_member_of_this_version(server: Server, tmp_path: Path, model: Any, wrap: Any) -> None:
-    """A newer ADK has more members than the export knows: add them to src/cli/adk_file/form.rs."""
+    """A newer ADK has more members than the export knows: add them to crates/adk-files/src/form.rs."""
     sessiond(server, "session", "create", *SESSION)
     members: dict[str, Any] = {
         field.alias or name: [] if name == "parts" else 1 for name, field in model.model_fields.items()
