@@ -226,7 +226,7 @@ impl Writer {
             // A user's log is that user's.
             let user = source.as_ref().filter(|_| log.kind == ScopeKind::Application);
             let insert = "INSERT INTO scope_log
-                VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+                VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11)";
             self.tables.run(
                 insert,
                 params![

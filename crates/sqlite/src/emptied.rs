@@ -8,6 +8,18 @@ use super::{
 };
 use sessiond_core::commit::{Emptied, Needs, SWEPT_SESSIONS, ScopeKey};
 
+/// The changes of an application `?1` that name its user `?2`: those that `scope_log_user` has, and those behind it.
+fn naming(max_rows: usize) -> String {
+    let of_user =
+        "source_user = ?2 AND scope = (SELECT id FROM scope WHERE app = ?1 AND user = '')";
+    format!(
+        "SELECT id FROM scope_log WHERE is_named = 1 AND {of_user}
+         UNION ALL SELECT id FROM scope_log WHERE is_named = 0 AND {of_user}
+             AND id > (SELECT named_through FROM meta WHERE id = 1)
+         LIMIT {max_rows}"
+    )
+}
+
 impl Writer {
     /// Loads applications and users that may be empty, for a sweep.
     pub(super) fn load_emptied(&mut self) -> Result<()> {
@@ -27,9 +39,8 @@ impl Writer {
                 _ => {
                     let used = "SELECT EXISTS (SELECT 1 FROM session WHERE user_scope = ?1)";
                     let is_used = self.tables.value(used, [node])?;
-                    let named = "SELECT EXISTS (SELECT 1 FROM scope_log WHERE source_user = ?2
-                        AND scope = (SELECT id FROM scope WHERE app = ?1 AND user = ''))";
-                    let is_named = self.tables.value(named, (app.as_str(), &user))?;
+                    let named = format!("SELECT EXISTS ({})", naming(1));
+                    let is_named = self.tables.value(&named, (app.as_str(), &user))?;
                     (ScopeKey::User(app, UserId::from_stored(user)), is_used, is_named)
                 }
             };
@@ -59,10 +70,9 @@ impl Writer {
         let (app, user) = names(user);
         let update = format!(
             "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
-                 source_session = NULL, source_sequence = NULL
-             WHERE id IN (SELECT id FROM scope_log WHERE source_user = ?2
-                 AND scope = (SELECT id FROM scope WHERE app = ?1 AND user = '')
-                 LIMIT {PURGED_ROWS})"
+                 source_session = NULL, source_sequence = NULL, is_named = 0
+             WHERE id IN ({})",
+            naming(PURGED_ROWS)
         );
         self.tables.run(&update, (app, user))?;
         Ok(())

@@ -1,8 +1,10 @@
-//! The order of lists.
+//! The order of lists, and the users that changes of an application name.
 //!
 //! The list indexes have a session at the time in `listed_*`, which an append leaves as it is: a new place there would be three pages
 //! more to write. They follow later, for many sessions at once. Until then a session has *moved*, and lists sort it in by the time of
 //! its last event. The events of moved sessions are behind `meta.listed_through`, so that nothing has to be remembered elsewhere.
+//!
+//! `scope_log_user` follows at the same times: the changes that one commit makes for many users would be a page each.
 
 use std::collections::BTreeSet;
 
@@ -73,14 +75,31 @@ impl Tables {
         if let Some(last) = last {
             self.run("UPDATE meta SET listed_through = ?1", [last])?;
         }
+        transaction.commit().map_err(driver)?;
+        self.follow_names()
+    }
+
+    /// Lets `scope_log_user` follow all changes. The ends of users look at those behind it one by one.
+    fn follow_names(&self) -> Result<()> {
+        let transaction =
+            Transaction::new_unchecked(&self.0, TransactionBehavior::Immediate).map_err(driver)?;
+        let behind = "id > (SELECT named_through FROM meta WHERE id = 1)";
+        let follow =
+            format!("UPDATE scope_log SET is_named = 1 WHERE {behind} AND source_user IS NOT NULL");
+        self.run(&follow, ())?;
+        self.run(
+            "UPDATE meta SET named_through = (SELECT coalesce(max(id), 0) FROM scope_log)",
+            (),
+        )?;
         transaction.commit().map_err(driver)
     }
 
-    /// Keeps new events behind `listed_through` where the last events were removed: their numbers are given out again.
+    /// Keeps new rows behind `listed_through` and `named_through` where the last ones were removed: their numbers are given out again.
     pub(super) fn lower_listed(&self) -> Result<()> {
-        let last = "(SELECT coalesce(max(id), 0) FROM event)";
-        let lower =
-            format!("UPDATE meta SET listed_through = {last} WHERE listed_through > {last}");
-        self.run(&lower, ()).map(drop)
+        for (column, table) in [("listed_through", "event"), ("named_through", "scope_log")] {
+            let last = format!("(SELECT coalesce(max(id), 0) FROM {table})");
+            self.run(&format!("UPDATE meta SET {column} = {last} WHERE {column} > {last}"), ())?;
+        }
+        Ok(())
     }
 }

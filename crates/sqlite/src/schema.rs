@@ -5,7 +5,8 @@
 //! * Events, and changes of applications and users, lie in commit order at the end of their tables, so that a commit fills whole pages
 //!   however many sessions it touches. An index finds an event by its id. `log_index` finds the rows of a node: one row of it holds the
 //!   numbers of up to `LOG_STEP` rows. The numbers of the rows that follow are in `unindexed` of the node.
-//! * `listed_*` is the place of a session in the indexes of lists, which follow the events later (see `listed`).
+//! * `listed_*` is the place of a session in the indexes of lists, which follow the events later (see `listed`). So does `is_named`, by
+//!   which the changes of an application are found that name a user.
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
 
 use std::sync::LazyLock;
@@ -46,7 +47,7 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> Result<()> {
          {TABLES}
          {VIEWS}"
     ))?;
-    let meta = "INSERT INTO meta VALUES (1, ?1, ?2, 1, 0, 0)";
+    let meta = "INSERT INTO meta VALUES (1, ?1, ?2, 1, 0, 0, 0)";
     connection.execute(meta, (store_id.0, &*LAYOUT))?;
     connection.execute_batch("COMMIT")
 }
@@ -58,8 +59,9 @@ CREATE TABLE meta (
     -- Hash of the tables and views.
     layout TEXT NOT NULL,
     next_id INTEGER NOT NULL,
-    -- The list indexes follow the events up to this one.
+    -- The list indexes follow the events up to this one, and `scope_log_user` the changes up to that one.
     listed_through INTEGER NOT NULL,
+    named_through INTEGER NOT NULL,
     -- Greater than every version of the applications and users that were removed.
     version_floor INTEGER NOT NULL
 ) STRICT;
@@ -143,9 +145,11 @@ CREATE TABLE scope_log (
     commit_secs INTEGER NOT NULL, commit_nanos INTEGER NOT NULL,
     author TEXT NOT NULL,
     source INTEGER, source_user TEXT, source_session TEXT, source_sequence INTEGER,
+    -- 1: `scope_log_user` has it.
+    is_named INTEGER NOT NULL,
     removed TEXT, set_json TEXT
 ) STRICT;
-CREATE INDEX scope_log_user ON scope_log (scope, source_user) WHERE source_user IS NOT NULL;
+CREATE INDEX scope_log_user ON scope_log (scope, source_user) WHERE is_named = 1;
 
 -- A node's state at a version: {name: [value as text, its version]}; a key that was removed has null and the version that did it.
 CREATE TABLE snapshot (

@@ -85,6 +85,19 @@ async fn the_name_of_a_user_leaves_with_the_last_session_and_the_last_key() {
 }
 
 #[tokio::test]
+async fn a_name_that_the_index_does_not_have_yet_leaves_as_well() {
+    let fixture = filled(&["session"]).await;
+    delete(&fixture, "session").await;
+    remove(&fixture, Scope::User(AppName::new(APP).unwrap(), UserId::new(USER).unwrap())).await;
+    assert_eq!(fixture.count("SELECT named_through FROM meta"), 0);
+    let named = "SELECT count(*) FROM scope_log WHERE source_user IS NOT NULL";
+    assert_eq!(fixture.count(named), 100);
+    fixture.sweep().await;
+    assert_eq!(fixture.count(named), 0);
+    assert!(fixture.count("SELECT named_through FROM meta") > 0);
+}
+
+#[tokio::test]
 async fn the_name_of_an_application_leaves_with_its_last_user_and_its_last_key() {
     let fixture = filled(&["session"]).await;
     let app = AppName::new(APP).unwrap();

@@ -59,6 +59,6 @@ async fn a_lone_append_changes_few_pages() {
     let found =
         format!("{without:.1} without a change, {own:.1} of a key, {all:.1} of three scopes");
     // About half a page less is found: rows at the end of `event`, its index of ids, `session` and `state`. A change of an application or a
-    // user changes pages of `scope`, `state`, `scope_log` and `scope_log_user`.
-    assert!(without <= 4.0 && own <= 5.0 && all <= 10.0, "{found}");
+    // user changes pages of `scope`, `state` and `scope_log`; `scope_log_user` follows later.
+    assert!(without <= 4.0 && own <= 5.0 && all <= 8.6, "{found}");
 }

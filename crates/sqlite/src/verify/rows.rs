@@ -82,6 +82,7 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<()>
 /// Sessions that lists have at an old time, although they have followed the last events.
 pub(super) fn lists(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     let beyond = "SELECT listed_through > (SELECT coalesce(max(id), 0) FROM event)
+            OR named_through > (SELECT coalesce(max(id), 0) FROM scope_log)
         FROM meta WHERE id = 1";
     if tables.value::<bool>(beyond, ())? == Some(true) {
         report.add(Check::Index, None, None, "Lists have followed events that are not there.");
