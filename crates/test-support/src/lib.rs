@@ -1,4 +1,4 @@
-//! What several suites use: stores, PostgreSQL, the program as a process, and requests, certificates and tokens.
+//! Support for several suites: stores, PostgreSQL, the program as a process, and requests, certificates and tokens.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,3 +15,14 @@ pub mod jwt;
 pub mod pty;
 pub mod raw;
 pub mod requests;
+
+use std::env;
+
+/// Whether this is continuous integration, which forbids a test to skip itself.
+pub fn is_ci() -> bool {
+    variable("CI").is_some_and(|ci| ci != "false")
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
