@@ -1,4 +1,4 @@
-//! The state management guide of the agents' kit, told with this service: what it promises its readers holds here.
+//! The state management guide of ADK, told with this service: its promises hold here.
 
 use serde_json::json;
 use sessiond::proto::v1::{

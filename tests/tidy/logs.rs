@@ -10,7 +10,7 @@ const MACROS: [&str; 5] = ["trace", "debug", "info", "warn", "error"];
 /// Keys of every record.
 const TAKEN: [&str; 6] = ["message", "level", "target", "timestamp", "span", "spans"];
 
-/// What is wrong with the fields of statements that log, at any depth.
+/// The faults in the fields of statements that log, at any depth.
 fn wrong_fields(tokens: TokenStream) -> Vec<String> {
     let tokens: Vec<_> = tokens.into_iter().collect();
     let mut found = Vec::new();

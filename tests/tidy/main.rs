@@ -1,4 +1,4 @@
-//! What neither the compiler nor clippy says: the shape of files, words that no file has, the keys of the log, and the budget of lines.
+//! Checks beyond the compiler and clippy: the shape of files, words that no file has, the keys of the log, and the budget of lines.
 
 mod budget;
 mod logs;
@@ -15,7 +15,7 @@ const REGISTRIES: &str = "crates|.io npm|js. yarn|pkg.com npm|mirror py|pi.org p
 /// Home and work folders of a machine.
 const MACHINES: &str = "/ho|me/ /ro|ot/ /wo|rk/ /Us|ers/ C:\\Us|ers\\";
 
-/// What PostgreSQL has and distributed engines that speak its protocol lack, or what makes their transactions fail more often.
+/// Features of PostgreSQL that distributed engines of its protocol lack, or that make their transactions fail more often.
 const BEYOND_ENGINES: &str = "jsonb SERIAL| SEQUENCE nextval TRIGGER DEFERRABLE SAVEPOINT advisory \
     REFERENCES LOCK|TABLE TEMP|TABLE FOR|SHARE ctid";
 

@@ -160,7 +160,7 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> &str {
         &self.address
     }
