@@ -14,9 +14,10 @@ pub mod harness;
 pub mod jwt;
 pub mod pty;
 pub mod raw;
-pub mod requests;
 
 use std::env;
+
+pub use sessiond_store::tests::{TestClock, requests};
 
 /// Whether this is continuous integration, which forbids a test to skip itself.
 pub fn is_ci() -> bool {
