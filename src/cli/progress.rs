@@ -16,7 +16,7 @@ impl Progress {
         Self::with("{msg} [{bar:30}] {human_pos}/{human_len}, {eta} left", label, Some(total))
     }
 
-    /// For work of which nobody knows how long it takes.
+    /// For work of unknown length.
     pub fn spinner(label: &str) -> Self {
         let spinner = Self::with("{spinner} {msg} {elapsed}", label, None);
         spinner.0.enable_steady_tick(TICK);

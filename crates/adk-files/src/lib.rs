@@ -1,5 +1,4 @@
-//! Session files in the form of the Agent Development Kit (ADK), and exports: the same form with an extra member in the file and in its
-//! events.
+//! Session files of the Agent Development Kit (ADK), and exports: the same form with one more member in the file and in its events.
 //!
 //! ```text
 //! { "id": …, "appName": …, "userId": …, "state": {…}, "lastUpdateTime": …,

@@ -49,7 +49,7 @@ const USER: [&str; 2] = ["user_id", "userId"];
 const SESSION: [&str; 3] = ["id", "sessionId", "session_id"];
 /// Without one of these a file says nothing that an import understands.
 const CONTENT: [&str; 4] = ["state", "context", "events", "sessiond"];
-/// The others that are read, or that ADK writes and nobody needs.
+/// Members that are known and not imported, or read elsewhere.
 const IGNORED: [&str; 3] = ["last_update_time", "lastUpdateTime", SHARED_STATE];
 
 impl SessionFile {

@@ -30,8 +30,7 @@ pub struct Backend {
     pub open: fn(PathBuf, Arc<dyn Clock>) -> Opening,
     /// Whether its data survives a restart.
     pub durable: bool,
-    /// Whether writes to one application take effect in the order in which they are submitted, whoever's they are. Writes of one user
-    /// always do.
+    /// Whether writes of different users to one application take effect in the order of submission. Writes of one user always do.
     pub in_order: bool,
     /// How many times as long as another's its tests take.
     pub cost: u32,

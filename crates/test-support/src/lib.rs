@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, and looks around where the program must not"
+    reason = "a test fails by panicking, and uses time and environment freely"
 )]
 
 pub mod backends;
