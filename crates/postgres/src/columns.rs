@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::types::ToSql;
 
-use super::{connect::connection::Connection, node::Node, prelude::*, row::Text};
+use super::{prelude::*, row::Text};
 
 /// A statement with the columns that it takes, in the order of its parameters.
 pub(super) struct Columns<'a> {
@@ -26,6 +26,19 @@ impl<'a> Columns<'a> {
         let columns = into.split_once('(').map_or(into, |(_, columns)| columns);
         let columns = columns.trim_end_matches(')');
         Self::new(format!("INSERT INTO {into} {} {on_conflict}", places(columns)))
+    }
+
+    /// Changes columns of the row that has the key, for each place.
+    pub(super) fn update(table: &str, key: &str, columns: &str) -> Self {
+        let set = each(columns, ", ", |column| format!("{column} = k.{column}"));
+        let (rows, is_it) = (places(&format!("{key}, {columns}")), each(key, " AND ", is_of));
+        Self::new(format!("UPDATE {table} t SET {set} FROM ({rows}) AS k WHERE {is_it}"))
+    }
+
+    /// Deletes the row that has the key, for each place.
+    pub(super) fn delete(table: &str, key: &str) -> Self {
+        let (rows, is_it) = (places(key), each(key, " AND ", is_of));
+        Self::new(format!("DELETE FROM {table} t USING ({rows}) AS k WHERE {is_it}"))
     }
 
     /// Several statements as one, with the rows of the last. None sees what the others change, so they change different tables.
@@ -159,10 +172,22 @@ impl<'a> Columns<'a> {
 
 /// The places of arrays as rows. As results they are read in step. As a table function's, `FROM unnest(…)`, each array would be stored
 /// first.
-pub(super) fn places(columns: &str) -> String {
-    let column = |(at, name): (usize, &str)| format!("unnest(${}) AS {}", at + 1, name.trim());
-    let columns: Vec<String> = columns.split(',').enumerate().map(column).collect();
-    format!("SELECT {}", columns.join(", "))
+fn places(columns: &str) -> String {
+    let mut number = 0;
+    let columns = each(columns, ", ", |column| {
+        number += 1;
+        format!("unnest(${number}) AS {column}")
+    });
+    format!("SELECT {columns}")
+}
+
+/// Something for each of the columns.
+fn each(columns: &str, separator: &str, of: impl FnMut(&str) -> String) -> String {
+    columns.split(',').map(str::trim).map(of).collect::<Vec<_>>().join(separator)
+}
+
+fn is_of(column: &str) -> String {
+    format!("t.{column} = k.{column}")
 }
 
 /// SQL whose parameters follow others.

@@ -12,7 +12,6 @@ mod columns;
 mod connect;
 mod log;
 mod migrate;
-mod node;
 mod notify;
 mod open_error;
 mod options;

@@ -2,10 +2,7 @@
 //!
 //! Versions are dense, so that a read names every row that it wants, and sees when one is missing.
 
-use super::{
-    columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
-    schema::WIDE,
-};
+use super::{prelude::*, row::number, schema::WIDE};
 use sessiond_core::read::{PIECE_BYTES, until_missing};
 use sessiond_store::rows::EVENT_BYTES;
 

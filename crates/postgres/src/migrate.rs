@@ -8,7 +8,6 @@ use tokio_postgres::error::SqlState;
 use tracing::info;
 
 use super::{
-    connect::connection::Connection,
     open_error::OpenError,
     prelude::*,
     row::number,

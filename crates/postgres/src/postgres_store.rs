@@ -9,7 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::{
-    connect::{address::Address, connection::Connection},
+    connect::address::Address,
     migrate::{self, try_out},
     notify::replicas,
     open_error::OpenError,
@@ -153,49 +153,34 @@ impl Store for PostgresStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut SessionRead| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut SessionRead| read.step(rows).boxed()).await
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut SessionsQuery| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut SessionsQuery| read.step(rows).boxed()).await
     }
 
     async fn list_applications(
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut NamesRead<AppName>| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut NamesRead<AppName>| read.step(rows).boxed()).await
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut NamesRead<UserId>| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut NamesRead<UserId>| read.step(rows).boxed()).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
-        self.reads.begin()?.read(query, |rows, read: &mut StateQuery| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, read: &mut StateQuery| read.step(rows).boxed()).await
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut KeyChangeQuery| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut KeyChangeQuery| read.step(rows).boxed()).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
-        self.reads.begin()?.read(query, |rows, read: &mut WatchQuery| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, read: &mut WatchQuery| read.step(rows).boxed()).await
     }
 
     async fn close(&self) {

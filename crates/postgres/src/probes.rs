@@ -37,8 +37,7 @@ pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Reads>) {
         let weak = Weak::clone(&weak);
         async move {
             let reads = weak.upgrade()?;
-            let read = reads.begin().ok()?;
-            Some(read.figures().await)
+            Some(reads.figures().await)
         }
     });
 }

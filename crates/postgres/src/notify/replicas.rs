@@ -15,9 +15,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::super::{
-    columns::Columns, connect::connection::Connection, prelude::*, row::number, shared::Shared,
-};
+use super::super::{prelude::*, row::number, shared::Shared};
 use sessiond_core::domain::token::Digest;
 use sessiond_store::Condition;
 

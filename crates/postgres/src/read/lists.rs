@@ -3,7 +3,7 @@
 use futures_util::future::try_join;
 
 use super::{
-    super::{columns::Columns, prelude::*, row::SESSION_COLUMNS},
+    super::{prelude::*, row::SESSION_COLUMNS},
     pool::Reader,
 };
 use sessiond_core::read::{ListKey, SessionOrder, SessionsQuery};

@@ -17,10 +17,7 @@ use tokio::{runtime::Handle, sync::SetOnce, time::timeout};
 use tracing::error;
 
 use super::super::{
-    connect::{
-        clock::{self, DATABASE_TIME},
-        connection::Connection,
-    },
+    connect::clock::{self, DATABASE_TIME},
     prelude::*,
     shared::Shared,
 };

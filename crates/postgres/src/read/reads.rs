@@ -27,14 +27,30 @@ impl Reads {
         Ok(Self { pool, in_flight: TaskTracker::new() })
     }
 
-    /// Begins a read.
-    pub(in super::super) fn begin(&self) -> Result<InFlight<'_>, Error> {
+    /// Begins a read, which closing waits for.
+    fn begin(&self) -> Result<TaskTrackerToken, Error> {
         // The token comes first: a close that does not see it is seen here.
         let token = self.in_flight.token();
-        match self.in_flight.is_closed() {
-            true => Err(Error::Draining),
-            false => Ok(InFlight { pool: &self.pool, _in_flight: token }),
+        if self.in_flight.is_closed() { Err(Error::Draining) } else { Ok(token) }
+    }
+
+    /// Reads, in as many snapshots as it takes.
+    pub(in super::super) async fn read<Q: Read>(
+        &self,
+        query: impl Into<Q>,
+        step: impl Work<Q, Option<Q::Answer>>,
+    ) -> Result<Q::Answer, Error> {
+        let (_in_flight, mut query) = (self.begin()?, query.into());
+        loop {
+            if let Some(answer) = self.pool.read(&mut query, &step).await? {
+                return Ok(answer);
+            }
         }
+    }
+
+    pub(in super::super) async fn figures(&self) -> Result<Figures, Error> {
+        let _in_flight = self.begin()?;
+        self.pool.read(&mut (), &|reader: &Reader<'_>, ()| figures::read(reader).boxed()).await
     }
 
     pub(in super::super) fn pool_status(&self) -> Status {
@@ -50,31 +66,5 @@ impl Reads {
     pub(in super::super) async fn close(&self) {
         self.in_flight.wait().await;
         self.pool.close();
-    }
-}
-
-/// A read that closing waits for.
-pub(in super::super) struct InFlight<'p> {
-    pool: &'p Pool,
-    _in_flight: TaskTrackerToken,
-}
-
-impl InFlight<'_> {
-    /// Reads, in as many snapshots as it takes.
-    pub(in super::super) async fn read<Q: Read>(
-        &self,
-        query: impl Into<Q>,
-        step: impl Work<Q, Option<Q::Answer>>,
-    ) -> Result<Q::Answer, Error> {
-        let mut query = query.into();
-        loop {
-            if let Some(answer) = self.pool.read(&mut query, &step).await? {
-                return Ok(answer);
-            }
-        }
-    }
-
-    pub(in super::super) async fn figures(&self) -> Result<Figures, Error> {
-        self.pool.read(&mut (), &|reader: &Reader<'_>, ()| figures::read(reader).boxed()).await
     }
 }

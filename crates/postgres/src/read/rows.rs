@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::{
     super::{
-        columns::Columns,
         log::rows,
         prelude::*,
         row::{self, SESSION_COLUMNS, Value, address, number, optional_time, time},

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, convert::Infallible};
 
 use super::{
-    super::{node::Node, prelude::*, row::Snapshots},
+    super::{prelude::*, row::Snapshots},
     stored::Stored,
 };
 use sessiond_core::commit::{ChangeSet, EventRow, ScopeChange, ScopeKey};

@@ -2,7 +2,6 @@
 
 use super::{
     super::{
-        node::Node,
         prelude::*,
         row::{self, Found, Snapshots, Value, number},
         schema::WIDE,

@@ -5,9 +5,8 @@
 use super::{
     super::{
         bare,
-        columns::{Columns, Step, pipeline, step},
-        connect::{clock, connection::Connection},
-        node::Node,
+        columns::{Step, pipeline, step},
+        connect::clock,
         prelude::*,
         row::SESSION_COLUMNS,
     },
@@ -40,17 +39,6 @@ const AT: &str = "x.app_name = k_app AND x.user_id = k_user AND x.session_id = k
 /// The rows of the node at an address.
 const OF_NODE: &str = "s.app_name = k_app AND s.user_id = k_user
     AND s.incarnation = CASE k_session WHEN '' THEN 0 ELSE x.incarnation END";
-
-/// The statements of a group, with the places of their answers.
-const SESSIONS: usize = 0;
-const SCOPES: usize = 1;
-const OBSERVED: usize = 2;
-const KEYS: usize = 3;
-const WHOLE: usize = 4;
-const MARKERS: usize = 5;
-const EVENTS: usize = 6;
-const REQUESTS: usize = 7;
-const TIME: usize = 8;
 
 /// The statements that lock, and read what is not locked.
 fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
@@ -145,18 +133,19 @@ pub(super) async fn load(
     needed.scopes.extend(swept.emptied.iter().cloned());
     needed.visible.extend(swept.emptied.iter().cloned());
     loaded.bare.extend(named);
-    let answers = read(connection, &needed, record).await?;
-    let time = answers[TIME].first().map(clock::database_time).transpose()?;
+    let [sessions, scopes, observed, keys, whole, markers, events, requests, time] =
+        read(connection, &needed, record).await?;
+    let time = time.first().map(clock::database_time).transpose()?;
     let no_time = || Error::internal("the database told no time");
     loaded.now = set_time.or(time).ok_or_else(no_time)?;
     let mut stored = Stored::default();
-    fill::sessions(&answers[SESSIONS], &needed, loaded, &mut stored)?;
-    fill::scopes([&answers[SCOPES], &answers[OBSERVED]], &needed, loaded, &mut stored)?;
-    fill::keys(&answers[KEYS], &needed, loaded)?;
-    fill::whole(&answers[WHOLE], &needed, loaded)?;
-    fill::markers(&answers[MARKERS], loaded)?;
-    fill::events(&answers[EVENTS], &needed, loaded)?;
-    fill::requests(&answers[REQUESTS], &needed, loaded)?;
+    fill::sessions(&sessions, &needed, loaded, &mut stored)?;
+    fill::scopes([&scopes, &observed], &needed, loaded, &mut stored)?;
+    fill::keys(&keys, &needed, loaded)?;
+    fill::whole(&whole, &needed, loaded)?;
+    fill::markers(&markers, loaded)?;
+    fill::events(&events, &needed, loaded)?;
+    fill::requests(&requests, &needed, loaded)?;
     bare::note_many(many, about, loaded);
     let is_new = |node: &Node| loaded.scope(&scope_key(node)).is_none_or(|it| it.version == 0);
     if needed.scopes.iter().any(is_new) {
@@ -174,8 +163,10 @@ async fn read(
     connection: &Connection,
     needed: &Needed<'_>,
     record: Columns<'_>,
-) -> Result<Vec<Vec<Row>>> {
-    let statements: Vec<_> = locks(needed, record).into_iter().chain(reads(needed)).collect();
+) -> Result<[Vec<Row>; 9]> {
+    let ([sessions, scopes, observed], [keys, whole, markers, events, requests, time]) =
+        (locks(needed, record), reads(needed));
+    let statements = [sessions, scopes, observed, keys, whole, markers, events, requests, time];
     let sent = || statements.iter().filter(|statement| !statement.is_empty());
     for statement in sent() {
         statement.prepare(connection).await?;
@@ -187,9 +178,9 @@ async fn read(
             begin.take().into_iter().chain(sent().map(|it| it.all(connection))).collect();
         let mut answers = pipeline(steps).await?.into_iter().skip(usize::from(is_first));
         let answer = |it: &Columns<'_>| if it.is_empty() { None } else { answers.next() };
-        let answers: Vec<Vec<Row>> =
-            statements.iter().map(answer).map(Option::unwrap_or_default).collect();
-        if answers[SCOPES].len() == needed.scopes.len() {
+        let answers = statements.each_ref().map(answer).map(Option::unwrap_or_default);
+        let [_, scopes, ..] = &answers;
+        if scopes.len() == needed.scopes.len() {
             return Ok(answers);
         }
         // Few groups are the first to write to a scope, and this order is the same for all of them.

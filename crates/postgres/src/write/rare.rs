@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     super::{
-        columns::Columns,
-        connect::connection::Connection,
         log::rows,
-        node::Node,
         prelude::*,
         read::pool::Reader,
         row::{address, number},

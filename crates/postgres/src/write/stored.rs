@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::super::{
-    node::Node,
     prelude::*,
     row::{Found, Snapshots},
 };

@@ -13,8 +13,7 @@ use tracing::debug;
 
 use super::{
     super::{
-        columns::{Columns, Step, pipeline, step},
-        connect::connection::Connection,
+        columns::{Step, pipeline, step},
         migrate::take_numbers,
         prelude::*,
         shared::Shared,
