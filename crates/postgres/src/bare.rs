@@ -8,7 +8,10 @@ use super::{
     prelude::*,
     row::{address, optional_time},
 };
-use sessiond_core::commit::{Loaded, Needs};
+use sessiond_core::{
+    commit::{Loaded, Needs},
+    read::bare::{FIRST_ROWS, MAX_ROWS},
+};
 use sessiond_store::bare::Callers;
 
 /// The sessions that bare ids may mean.
@@ -16,10 +19,6 @@ pub(super) type Bare = HashMap<SessionId, Vec<SessionKey>>;
 
 /// Seconds for which a session has to live to be as good as one that never expires: longer than a group takes.
 const LIVES_SECS: i64 = 60;
-
-/// Rows of the first piece of an id, a few more than sessions that are enough, and of the longest, a few hundred KiB.
-const FIRST_ROWS: u64 = 16;
-const MAX_ROWS: u64 = 1024;
 
 /// The next addresses with an id.
 const LOOK_UP: &str = "
@@ -51,14 +50,14 @@ async fn look_up_one(
     let (mut app, mut user) = (AppName::from_stored(""), UserId::from_stored(""));
     let mut limit = FIRST_ROWS;
     loop {
-        let select = Columns::new(LOOK_UP).text(id).text(&app).text(&user).number(limit);
+        let select = Columns::new(LOOK_UP).text(id).text(&app).text(&user).number(limit as u64);
         let rows = select.all(connection).await?;
         drop(select);
         for row in &rows {
             callers.consider(&address(row)?, optional_time(row, 3)?);
         }
         match rows.last() {
-            Some(last) if rows.len() as u64 == limit && !callers.have_enough() => {
+            Some(last) if rows.len() == limit && !callers.have_enough() => {
                 (app, user) = (last.try_get(0)?, last.try_get(1)?);
             }
             _ => return Ok(()),

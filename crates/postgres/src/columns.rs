@@ -157,12 +157,18 @@ impl<'a> Columns<'a> {
     }
 
     pub(super) async fn prepare(&self, connection: &Connection) -> Result<()> {
-        connection.prepare(&[(&self.sql, &self.types)]).await
+        match self.is_empty {
+            true => Ok(()),
+            false => connection.prepare(&self.sql, &self.types).await,
+        }
     }
 
-    /// Executes it. The rows that it returns.
+    /// Executes it, unless its columns have no row. The rows that it returns.
     pub(super) fn all<'c>(&'c self, connection: &'c Connection) -> Step<'c> {
         Box::pin(async move {
+            if self.is_empty {
+                return Ok(Vec::new());
+            }
             let values = self.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
             let parameters: Vec<_> = values.zip(self.types.iter().cloned()).collect();
             connection.all(&self.sql, &parameters).await

@@ -49,6 +49,8 @@ pub(in super::super) struct Connection {
     settings: String,
     /// An error showed it, which is sooner than the client sees it.
     lost: AtomicBool,
+    /// An error of the transaction says that another attempt may succeed.
+    again: AtomicBool,
     metrics: PostgresMetrics,
 }
 
@@ -74,7 +76,8 @@ impl Connection {
             (Some(Mutex::default()), String::new())
         };
         let driver = driver.detach();
-        Ok(Self { client, driver, prepared, settings, lost: AtomicBool::new(false), metrics })
+        let (lost, again) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { client, driver, prepared, settings, lost, again, metrics })
     }
 
     /// Ends the connection, and waits until the database has been told.
@@ -87,6 +90,14 @@ impl Connection {
     /// Whether it cannot be used any more.
     pub(in super::super) fn is_closed(&self) -> bool {
         self.lost.load(Ordering::Relaxed) || self.client.is_closed()
+    }
+
+    /// An error of the transaction as the read kernel returned it, which knows the domain's errors only.
+    pub(in super::super) fn fault(&self, error: Error) -> Fault {
+        match self.again.load(Ordering::Relaxed) {
+            true => Fault::Again(error),
+            false => Fault::Domain(error),
+        }
     }
 
     /// Waits for answers. A connection that stays silent for longer than `limit` is lost.
@@ -111,20 +122,17 @@ impl Connection {
     fn checked<T>(&self, answer: Result<T, tokio_postgres::Error>) -> Result<T> {
         self.metrics.statements.inc();
         let answer = answer.inspect_err(|error| {
-            self.metrics.error(kind(error)).inc();
-            if is_lost(error) {
-                self.lost.store(true, Ordering::Relaxed);
-            }
+            let kind = kind(error);
+            self.metrics.error(kind).inc();
+            self.again.fetch_or(kind != SqlError::Other, Ordering::Relaxed);
+            self.lost.fetch_or(is_lost(error), Ordering::Relaxed);
         });
         Ok(answer?)
     }
 
-    /// Prepares statements that will be sent one behind the other without waiting: preparing one in between would change their order.
-    pub(in super::super) async fn prepare(&self, statements: &[(&str, &[Type])]) -> Result<()> {
-        for (sql, types) in statements {
-            self.statement(sql, types).await?;
-        }
-        Ok(())
+    /// Prepares a statement that is sent in a pipeline: preparing it there would change the order.
+    pub(in super::super) async fn prepare(&self, sql: &str, types: &[Type]) -> Result<()> {
+        self.statement(sql, types).await.map(drop)
     }
 
     async fn statement(&self, sql: &str, types: &[Type]) -> Result<Option<Statement>> {
@@ -140,6 +148,7 @@ impl Connection {
 
     /// Begins a transaction that writes.
     pub(in super::super) async fn begin(&self) -> Result<()> {
+        self.again.store(false, Ordering::Relaxed);
         self.batch(&format!("BEGIN{}", self.settings)).await
     }
 

@@ -18,6 +18,9 @@ pub(in super::super) enum Fault {
     Driver(#[from] tokio_postgres::Error),
     #[error(transparent)]
     Domain(#[from] Error),
+    /// What the read kernel made of a fault of a transaction that may succeed on another attempt.
+    #[error(transparent)]
+    Again(Error),
 }
 
 impl Fault {
@@ -26,7 +29,7 @@ impl Fault {
         match self {
             Self::Elapsed(_) => true,
             Self::Driver(error) => is_lost(error),
-            Self::Domain(error) => matches!(error, Error::StoreUnavailable(_)),
+            Self::Domain(_) | Self::Again(_) => false,
         }
     }
 
@@ -34,7 +37,7 @@ impl Fault {
     pub(in super::super) fn code(&self) -> Option<&SqlState> {
         match self {
             Self::Driver(error) => error.code(),
-            Self::Elapsed(_) | Self::Domain(_) => None,
+            Self::Elapsed(_) | Self::Domain(_) | Self::Again(_) => None,
         }
     }
 }
@@ -42,7 +45,7 @@ impl Fault {
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         let error = match fault {
-            Fault::Domain(error) => return error,
+            Fault::Domain(error) | Fault::Again(error) => return error,
             Fault::Elapsed(elapsed) => return Self::StoreUnavailable(Cause::new(elapsed)),
             Fault::Driver(error) => error,
         };
@@ -70,10 +73,9 @@ impl From<Fault> for Error {
 impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         let is_again = match &fault {
-            Fault::Elapsed(_) => true,
-            Fault::Driver(error) => !matches!(kind(error), SqlError::Other),
-            // What a read of the past met: the kernel knows the domain's errors only.
-            Fault::Domain(error) => matches!(error, Error::StoreUnavailable(_)),
+            Fault::Elapsed(_) | Fault::Again(_) => true,
+            Fault::Driver(error) => kind(error) != SqlError::Other,
+            Fault::Domain(_) => false,
         };
         match is_again {
             true => Self::Again(Cause::new(fault)),

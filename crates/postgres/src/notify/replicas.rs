@@ -15,7 +15,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::super::{prelude::*, row::number, shared::Shared};
+use super::super::{prelude::*, row::{asked, number}, shared::Shared};
 use sessiond_core::domain::token::Digest;
 use sessiond_store::Condition;
 
@@ -212,10 +212,7 @@ async fn versions<'s>(
     for row in versions.all(connection).await? {
         let nanos = row.try_get::<i32>(4)?.cast_unsigned();
         let update = number(&row, 3)?.wrapping_mul(1_000_000_000).wrapping_add(nanos.into());
-        let place = usize::try_from(number(&row, 0)? - 1).unwrap_or(usize::MAX);
-        if let Some((_, seen)) = seen.get_mut(place) {
-            *seen = [number(&row, 1)?, number(&row, 2)?, update];
-        }
+        seen[asked(&row, scopes.len())?].1 = [number(&row, 1)?, number(&row, 2)?, update];
     }
     Ok(seen)
 }

@@ -1,5 +1,7 @@
 //! The statements of lists: sessions in the order of their last events, and names.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::future::try_join;
 
 use super::{
@@ -33,6 +35,9 @@ impl Reader<'_> {
             .text(user)
             .text(session)
             .number(max_rows as u64);
+        if self.is_steady.swap(true, Ordering::Relaxed) {
+            return select.all(self.connection).await;
+        }
         let steady = self.connection.batch(STEADY);
         Ok(try_join(steady, select.all(self.connection)).await?.1)
     }

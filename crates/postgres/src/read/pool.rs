@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -71,16 +71,23 @@ pub(super) struct Pool {
 pub(in super::super) struct Reader<'c> {
     pub(super) connection: &'c Connection,
     now: SetOnce<Time>,
+    /// Whether the transaction has the setting of lists.
+    pub(super) is_steady: AtomicBool,
 }
 
 impl<'c> Reader<'c> {
     /// In a transaction that begins. `now` is told later.
-    pub(in super::super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, now: SetOnce::new() }
+    fn new(connection: &'c Connection) -> Self {
+        Self { connection, now: SetOnce::new(), is_steady: AtomicBool::new(false) }
+    }
+
+    /// In a transaction that has begun, whose time is known.
+    pub(in super::super) fn at(connection: &'c Connection, now: Time) -> Self {
+        Self { now: SetOnce::new_with(Some(now)), ..Self::new(connection) }
     }
 
     /// Tells the time of the transaction.
-    pub(in super::super) fn begun(&self, now: Time) -> Result<(), Error> {
+    fn begun(&self, now: Time) -> Result<(), Error> {
         self.now.set(now).map_err(Error::internal)
     }
 
@@ -101,7 +108,7 @@ impl<Q, T, F> Work<Q, T> for F where
 {
 }
 
-/// A connection with an open transaction, which is ended behind the read's back: its caller does not wait for that.
+/// A connection with an open transaction. A task ends it when the lease is dropped, so that the caller of the read does not wait.
 struct Lease<'p> {
     pooled: Option<Object<Connector>>,
     runtime: &'p Handle,

@@ -6,7 +6,7 @@ use super::{
     super::{
         log::rows,
         prelude::*,
-        row::{self, SESSION_COLUMNS, Value, address, number, optional_time, time},
+        row::{self, SESSION_COLUMNS, Value, address, asked, bytes, number, optional_time, time},
     },
     pool::Reader,
 };
@@ -17,7 +17,7 @@ use sessiond_core::{
         until_damage,
     },
 };
-use sessiond_store::rows::EVENT_COLUMNS;
+use sessiond_store::rows::{EVENT_COLUMNS, EVENT_HEAD_COLUMNS, change_columns};
 
 const READ_HEADS: &str = "
 SELECT n.place, s.version, s.base, s.state_bytes
@@ -39,9 +39,6 @@ FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[])
 JOIN state s ON s.app_name = n.app_name AND s.user_id = n.user_id
     AND s.incarnation = n.incarnation AND s.name = n.name
 WHERE s.value IS NOT NULL";
-
-/// Of all changes the first six columns are alike.
-const CHANGE_COLUMNS: &str = "removed, set_json, author, commit_secs, commit_nanos";
 
 impl Rows for Reader<'_> {
     async fn now(&self) -> Time {
@@ -111,7 +108,7 @@ impl Rows for Reader<'_> {
         let mut heads = vec![ScopeHead::default(); shared.len()];
         for row in Columns::new(READ_HEADS).scopes(shared.iter()).all(self.connection).await? {
             let (version, base) = (number(&row, 1)?, number(&row, 2)?);
-            heads[place(&row)?] = ScopeHead { version, base, state_bytes: bytes(&row, 3)? };
+            heads[asked(&row, shared.len())?] = ScopeHead { version, base, state_bytes: bytes(&row, 3)? };
         }
         Ok(heads)
     }
@@ -119,10 +116,10 @@ impl Rows for Reader<'_> {
     async fn states(&self, nodes: &[Node]) -> Result<Vec<Vec<StateEntry>>, Error> {
         let mut states = vec![Vec::new(); nodes.len()];
         for row in Columns::new(READ_STATES).nodes(nodes.iter()).all(self.connection).await? {
-            let place = place(&row)?;
-            let key = StateKey::in_scope(nodes[place].kind(), row.try_get(1)?);
+            let at = asked(&row, nodes.len())?;
+            let key = StateKey::in_scope(nodes[at].kind(), row.try_get(1)?);
             let (value, version) = (row::value(&row, 2)?, number(&row, 3)?);
-            states[place].push(StateEntry { key, value, version });
+            states[at].push(StateEntry { key, value, version });
         }
         for state in &mut states {
             state.sort_unstable_by(|a, b| a.key.name().cmp(b.key.name()));
@@ -135,7 +132,7 @@ impl Rows for Reader<'_> {
             .nodes(keys.iter().map(|(node, _)| *node))
             .texts(keys.iter().map(|(_, key)| key.name()));
         let entry = |row: &Row| {
-            let (_, key) = keys[place(row)?];
+            let (_, key) = keys[asked(row, keys.len())?];
             let (value, version) = (row::value(row, 1)?, number(row, 2)?);
             Ok(StateEntry { key: key.clone(), value, version })
         };
@@ -189,8 +186,6 @@ impl Rows for Reader<'_> {
         session: &Node,
         wanted: &[Sequence],
     ) -> Result<Vec<EventHead>, Error> {
-        let columns = "sequence, invocation_id, author, event_secs, event_nanos, \
-            commit_secs, commit_nanos, app_version, user_version";
         let head = |row: &Row| {
             Ok(EventHead {
                 sequence: number(row, 0)?,
@@ -201,7 +196,8 @@ impl Rows for Reader<'_> {
                 versions: ScopeVersions { application: number(row, 7)?, user: number(row, 8)? },
             })
         };
-        until_damage(rows(self.connection, session, columns, wanted, None).await?.iter().map(head))
+        let found = rows(self.connection, session, EVENT_HEAD_COLUMNS, wanted, None).await?;
+        until_damage(found.iter().map(head))
     }
 
     async fn events(
@@ -212,7 +208,7 @@ impl Rows for Reader<'_> {
     ) -> Result<Vec<Event>, Error> {
         let max_bytes = Some(max_bytes);
         let found = rows(self.connection, session, EVENT_COLUMNS, wanted, max_bytes).await?;
-        until_damage(found.iter().map(|row| row::event(row, 0, false)))
+        until_damage(found.iter().map(|row| row::event(row, 0)))
     }
 
     async fn changes(
@@ -222,20 +218,14 @@ impl Rows for Reader<'_> {
         except: Option<Incarnation>,
         max_bytes: usize,
     ) -> Result<Vec<ScopeLogRow>, Error> {
-        let columns = match node.kind() {
-            ScopeKind::Session => format!("sequence, {CHANGE_COLUMNS}"),
-            _ => format!(
-                "version, {CHANGE_COLUMNS}, source, source_user, source_session, source_sequence"
-            ),
-        };
-        let found = rows(self.connection, node, &columns, wanted, Some(max_bytes)).await?;
+        let columns = change_columns(node.kind());
+        let found = rows(self.connection, node, columns, wanted, Some(max_bytes)).await?;
         until_damage(found.iter().map(|row| change(row, node, except)))
     }
 }
 
 fn record(row: &Row) -> Result<SessionRecord, Error> {
-    let row::Found { info, state_bytes, .. } = row::session(row, 0)?;
-    Ok(SessionRecord { info, state_bytes })
+    Ok(row::session(row)?.record)
 }
 
 fn change(row: &Row, node: &Node, except: Option<Incarnation>) -> Result<ScopeLogRow, Error> {
@@ -262,13 +252,4 @@ fn source(row: &Row, node: &Node) -> Result<Option<Source>, Error> {
     };
     let incarnation = Incarnation(incarnation.cast_unsigned());
     Ok(Some(Source { key, incarnation, sequence: number(row, 9)? }))
-}
-
-/// The place of a row's node or key in the list that was asked for.
-fn place(row: &Row) -> Result<usize, Error> {
-    Ok(usize::try_from(row.try_get::<i64>(0)? - 1).unwrap_or(usize::MAX))
-}
-
-fn bytes(row: &Row, at: usize) -> Result<usize> {
-    Ok(usize::try_from(number(row, at)?).unwrap_or(usize::MAX))
 }

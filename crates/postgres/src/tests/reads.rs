@@ -24,8 +24,7 @@ async fn no_statement_of_a_read_scans_a_table() {
     let Some(fixture) = Fixture::new().await else { return };
     live(&fixture, &mut fixture.writer()).await;
     let connection = fixture.shared.connect().await.unwrap();
-    let reader = Reader::new(&connection);
-    reader.begun(at(1)).unwrap();
+    let reader = Reader::at(&connection, at(1));
     read_events(&reader).await;
     read_state(&reader).await;
     list(&reader).await;
@@ -40,8 +39,7 @@ async fn no_statement_of_a_read_scans_a_table() {
 async fn a_list_of_sessions_sorts_ties_only() {
     let Some(fixture) = Fixture::new().await else { return };
     let connection = fixture.shared.connect().await.unwrap();
-    let reader = Reader::new(&connection);
-    reader.begun(at(1)).unwrap();
+    let reader = Reader::at(&connection, at(1));
     list(&reader).await;
     let sorts = async |connection: &Connection| {
         let plans = connection.plans().await.into_iter();
@@ -71,8 +69,7 @@ async fn sessions_of_one_second_are_listed_by_its_nanoseconds() {
         expected.push(id);
     }
     let connection = fixture.shared.connect().await.unwrap();
-    let reader = Reader::new(&connection);
-    reader.begun(at(1)).unwrap();
+    let reader = Reader::at(&connection, at(1));
     let ascending = listed(&reader, SessionOrder::LeastRecent).await;
     assert_eq!(ascending, expected);
     // Ties ascend in either order.

@@ -178,10 +178,9 @@ fn state<'a>(
     for fork in &changes.finished_forks {
         // What the source had removed, so that the fork's snapshots know it as well.
         let node = changed.session(*fork)?;
-        let row = changes.sessions.get(fork).and_then(|row| row.info.forked_from.as_ref());
-        let source = row.and_then(|origin| Some((stored.at(&origin.key)?, origin.sequence)));
-        let removed =
-            source.and_then(|(found, at)| stored.removed.get(&(found.info.incarnation, at)));
+        let origin = changes.sessions.get(fork).and_then(|row| row.info.forked_from.as_ref());
+        let source = origin.map(|origin| (origin.key.clone(), origin.sequence));
+        let removed = source.and_then(|source| stored.removed.get(&source));
         // A key that an event of this very group set is in the state already.
         let own = changes.scopes.get(&sessiond_core::commit::ScopeKey::Session(*fork));
         let is_set = |name: &str| own.is_some_and(|own| own.state.contains_key(name));

@@ -5,7 +5,7 @@
 use super::{
     super::{
         bare,
-        columns::{Step, pipeline, step},
+        columns::{pipeline, step},
         connect::clock,
         prelude::*,
         row::SESSION_COLUMNS,
@@ -13,7 +13,7 @@ use super::{
     fill,
     needed::Needed,
     rare,
-    stored::{Stored, scope_key},
+    stored::Stored,
 };
 use sessiond_core::commit::{Loaded, Needs};
 use sessiond_store::rows::EVENT_COLUMNS;
@@ -56,7 +56,7 @@ fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
 }
 
 /// The statements that read what is locked by then, and the time, which is not before that of any commit whose changes are seen.
-fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 6] {
+fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
     let keys = format!(
         "SELECT k_at, s.name, s.value, s.version
          FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (k_app, k_user, k_session, k_name, k_at)
@@ -71,12 +71,6 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 6] {
          UNION ALL
          SELECT k_at, s.name, s.value, s.version
          FROM k LEFT JOIN session x ON {AT} JOIN state s ON {OF_NODE} WHERE s.value IS NOT NULL"
-    );
-    let markers = format!(
-        "SELECT m.incarnation, m.sequence, m.rewind_to
-         FROM unnest($1, $2, $3) AS k (k_app, k_user, k_session) JOIN session x ON {AT}
-         JOIN marker m ON m.app_name = k_app AND m.user_id = k_user AND m.incarnation = x.incarnation
-         ORDER BY m.incarnation, m.sequence"
     );
     let events = format!(
         "SELECT k_at, {EVENT_COLUMNS}
@@ -94,7 +88,6 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 6] {
             .addresses(needed.keys.iter().map(|(place, _)| place))
             .texts(needed.keys.iter().map(|(_, name)| *name)),
         Columns::new(whole).addresses(needed.whole.iter()),
-        Columns::new(markers).addresses(needed.sessions.iter()),
         Columns::new(events)
             .addresses(needed.events.iter().map(|(key, _)| key))
             .texts(needed.events.iter().map(|(_, id)| *id)),
@@ -133,7 +126,7 @@ pub(super) async fn load(
     needed.scopes.extend(swept.emptied.iter().cloned());
     needed.visible.extend(swept.emptied.iter().cloned());
     loaded.bare.extend(named);
-    let [sessions, scopes, observed, keys, whole, markers, events, requests, time] =
+    let [sessions, scopes, observed, keys, whole, events, requests, time] =
         read(connection, &needed, record).await?;
     let time = time.first().map(clock::database_time).transpose()?;
     let no_time = || Error::internal("the database told no time");
@@ -143,11 +136,10 @@ pub(super) async fn load(
     fill::scopes([&scopes, &observed], &needed, loaded, &mut stored)?;
     fill::keys(&keys, &needed, loaded)?;
     fill::whole(&whole, &needed, loaded)?;
-    fill::markers(&markers, loaded)?;
     fill::events(&events, &needed, loaded)?;
     fill::requests(&requests, &needed, loaded)?;
     bare::note_many(many, about, loaded);
-    let is_new = |node: &Node| loaded.scope(&scope_key(node)).is_none_or(|it| it.version == 0);
+    let is_new = |node: &Node| loaded.scope(&node.key()).is_none_or(|it| it.version == 0);
     if needed.scopes.iter().any(is_new) {
         loaded.version_floor = rare::read_version_floor(connection).await?;
     }
@@ -158,27 +150,24 @@ pub(super) async fn load(
     Ok(stored)
 }
 
-/// Begins a transaction. Returns the answers of the statements. Those without a row to look for are not sent.
+/// Begins a transaction. Returns the answers of the statements.
 async fn read(
     connection: &Connection,
     needed: &Needed<'_>,
     record: Columns<'_>,
-) -> Result<[Vec<Row>; 9]> {
-    let ([sessions, scopes, observed], [keys, whole, markers, events, requests, time]) =
-        (locks(needed, record), reads(needed));
-    let statements = [sessions, scopes, observed, keys, whole, markers, events, requests, time];
-    let sent = || statements.iter().filter(|statement| !statement.is_empty());
-    for statement in sent() {
+) -> Result<[Vec<Row>; 8]> {
+    let [sessions, scopes, observed] = locks(needed, record);
+    let [keys, whole, events, requests, time] = reads(needed);
+    let statements = [sessions, scopes, observed, keys, whole, events, requests, time];
+    for statement in &statements {
         statement.prepare(connection).await?;
     }
     let mut begin = Some(step(connection.begin()));
     loop {
         let is_first = begin.is_some();
-        let steps: Vec<Step<'_>> =
-            begin.take().into_iter().chain(sent().map(|it| it.all(connection))).collect();
-        let mut answers = pipeline(steps).await?.into_iter().skip(usize::from(is_first));
-        let answer = |it: &Columns<'_>| if it.is_empty() { None } else { answers.next() };
-        let answers = statements.each_ref().map(answer).map(Option::unwrap_or_default);
+        let steps = begin.take().into_iter().chain(statements.iter().map(|it| it.all(connection)));
+        let mut answers = pipeline(steps.collect()).await?.into_iter().skip(usize::from(is_first));
+        let answers = statements.each_ref().map(|_| answers.next().unwrap_or_default());
         let [_, scopes, ..] = &answers;
         if scopes.len() == needed.scopes.len() {
             return Ok(answers);

@@ -21,7 +21,7 @@ WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
 /// Deletes sessions. Those that the group made have no rows yet.
 pub(super) fn delete<'a>(removed: &[SessionInfo], stored: &'a Stored) -> Vec<Columns<'a>> {
     let found = removed.iter().filter_map(|info| stored.sessions.get(&info.incarnation));
-    let infos: Vec<&SessionInfo> = found.map(|found| &found.info).collect();
+    let infos: Vec<&SessionInfo> = found.map(|found| &found.record.info).collect();
     let infos = infos.iter().copied();
     let keys = infos.clone().map(|info| &info.key);
     let sessions =
@@ -83,7 +83,7 @@ pub(super) fn update<'a>(
     let listed = |info: &SessionInfo| info.last_event_time.secs();
     let moved = rows.iter().map(|row| &row.info);
     let moved =
-        moved.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.info, info)));
+        moved.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.record.info, info)));
     let moved = moved.filter(|(before, info)| listed(before) != listed(info));
     let list = Columns::new(UPDATE_LIST)
         .addresses(moved.clone().map(|(_, info)| &info.key))
