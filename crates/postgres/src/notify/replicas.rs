@@ -15,7 +15,11 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::super::{prelude::*, row::{asked, number}, shared::Shared};
+use super::super::{
+    prelude::*,
+    row::{asked, number},
+    shared::Shared,
+};
 use sessiond_core::domain::token::Digest;
 use sessiond_store::Condition;
 

@@ -108,7 +108,8 @@ impl Rows for Reader<'_> {
         let mut heads = vec![ScopeHead::default(); shared.len()];
         for row in Columns::new(READ_HEADS).scopes(shared.iter()).all(self.connection).await? {
             let (version, base) = (number(&row, 1)?, number(&row, 2)?);
-            heads[asked(&row, shared.len())?] = ScopeHead { version, base, state_bytes: bytes(&row, 3)? };
+            heads[asked(&row, shared.len())?] =
+                ScopeHead { version, base, state_bytes: bytes(&row, 3)? };
         }
         Ok(heads)
     }

@@ -96,7 +96,7 @@ async fn read_markers(
     let node = |session: &SessionState| Node::session(&session.info.key, session.info.incarnation);
     let nodes: Vec<Node> = sessions.map(node).collect();
     let markers = Columns::new(MARKERS).nodes(nodes.iter()).all(connection).await?;
-    fill::markers(&markers, loaded)
+    Ok(fill::markers(&markers, loaded)?)
 }
 
 /// Markers, own states of the past, pieces of forks, and leases.
