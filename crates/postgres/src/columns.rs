@@ -170,8 +170,7 @@ impl<'a> Columns<'a> {
                 return Ok(Vec::new());
             }
             let values = self.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
-            let parameters: Vec<_> = values.zip(self.types.iter().cloned()).collect();
-            connection.all(&self.sql, &parameters).await
+            connection.all(&self.sql, &self.types, &values.collect::<Vec<_>>()).await
         })
     }
 }

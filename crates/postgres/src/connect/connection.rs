@@ -18,9 +18,7 @@ use super::{
     error::{is_lost, kind},
 };
 use sessiond_metrics::{PostgresMetrics, SqlError};
-
-/// Parameters with their types: an unnamed statement has to say them.
-pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+use sessiond_store::group::Failure;
 
 /// A setting of every connection.
 const DURABLE: &str = "synchronous_commit = on";
@@ -34,6 +32,11 @@ const PLANNER: [(&str, &str); 5] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("jit", "off"),
 ];
+
+/// Begins a transaction that sees one point in time. Its rows come in the order of an index, and only ties are sorted, however few rows
+/// the planner expects. A transaction that locks would read a whole index for the order of a few rows.
+const BEGIN_SNAPSHOT: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_sort = off";
 
 /// Time that the end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -92,11 +95,11 @@ impl Connection {
         self.lost.load(Ordering::Relaxed) || self.client.is_closed()
     }
 
-    /// An error of the transaction as the read kernel returned it, which knows the domain's errors only.
-    pub(in super::super) fn fault(&self, error: Error) -> Fault {
+    /// The failure of a transaction by an error of the read kernel, which knows the domain's errors only.
+    pub(in super::super) fn failure(&self, error: Error) -> Failure {
         match self.again.load(Ordering::Relaxed) {
-            true => Fault::Again(error),
-            false => Fault::Domain(error),
+            true => Failure::Again(Cause::new(error)),
+            false => Failure::Error(error),
         }
     }
 
@@ -154,8 +157,7 @@ impl Connection {
 
     /// Begins a transaction that sees one point in time.
     pub(in super::super) async fn begin_snapshot(&self) -> Result<()> {
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        self.batch(&format!("{begin}{}", self.settings)).await
+        self.batch(&format!("{BEGIN_SNAPSHOT}{}", self.settings)).await
     }
 
     pub(in super::super) async fn commit(&self) -> Result<()> {
@@ -170,22 +172,22 @@ impl Connection {
     pub(in super::super) async fn all(
         &self,
         sql: &str,
-        parameters: Parameters<'_>,
+        types: &[Type],
+        values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>> {
-        let answer = match self.statement(sql, &types(parameters)).await? {
-            None => self.client.query_typed(sql, parameters).await,
-            Some(statement) => self.client.query(&statement, &values(parameters)).await,
+        let answer = match self.statement(sql, types).await? {
+            Some(statement) => self.client.query(&statement, values).await,
+            None => {
+                let typed = values.iter().copied().zip(types.iter().cloned());
+                self.client.query_typed(sql, &typed.collect::<Vec<_>>()).await
+            }
         };
         self.checked(answer).map(rows)
     }
 
-    /// The first row of a query.
-    pub(in super::super) async fn one(
-        &self,
-        sql: &str,
-        parameters: Parameters<'_>,
-    ) -> Result<Option<Row>> {
-        Ok(self.all(sql, parameters).await?.into_iter().next())
+    /// The first row of a query without parameters.
+    pub(in super::super) async fn one(&self, sql: &str) -> Result<Option<Row>> {
+        Ok(self.all(sql, &[], &[]).await?.into_iter().next())
     }
 
     /// Executes SQL without parameters, some statements at once.
@@ -206,14 +208,6 @@ async fn known(client: &Client) -> Result<Vec<String>> {
     };
     let known = PLANNER.into_iter().filter(|(name, _)| is_known(name));
     Ok(known.map(|(name, value)| format!("{name} = {value}")).collect())
-}
-
-fn types(parameters: Parameters<'_>) -> Vec<Type> {
-    parameters.iter().map(|(_, of)| of.clone()).collect()
-}
-
-fn values<'a>(parameters: Parameters<'a>) -> Vec<&'a (dyn ToSql + Sync)> {
-    parameters.iter().map(|(value, _)| *value).collect()
 }
 
 #[cfg(test)]

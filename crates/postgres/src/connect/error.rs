@@ -18,9 +18,6 @@ pub(in super::super) enum Fault {
     Driver(#[from] tokio_postgres::Error),
     #[error(transparent)]
     Domain(#[from] Error),
-    /// What the read kernel made of a fault of a transaction that may succeed on another attempt.
-    #[error(transparent)]
-    Again(Error),
 }
 
 impl Fault {
@@ -29,7 +26,7 @@ impl Fault {
         match self {
             Self::Elapsed(_) => true,
             Self::Driver(error) => is_lost(error),
-            Self::Domain(_) | Self::Again(_) => false,
+            Self::Domain(_) => false,
         }
     }
 
@@ -37,7 +34,7 @@ impl Fault {
     pub(in super::super) fn code(&self) -> Option<&SqlState> {
         match self {
             Self::Driver(error) => error.code(),
-            Self::Elapsed(_) | Self::Domain(_) | Self::Again(_) => None,
+            Self::Elapsed(_) | Self::Domain(_) => None,
         }
     }
 }
@@ -45,7 +42,7 @@ impl Fault {
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         let error = match fault {
-            Fault::Domain(error) | Fault::Again(error) => return error,
+            Fault::Domain(error) => return error,
             Fault::Elapsed(elapsed) => return Self::StoreUnavailable(Cause::new(elapsed)),
             Fault::Driver(error) => error,
         };
@@ -73,7 +70,7 @@ impl From<Fault> for Error {
 impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         let is_again = match &fault {
-            Fault::Elapsed(_) | Fault::Again(_) => true,
+            Fault::Elapsed(_) => true,
             Fault::Driver(error) => kind(error) != SqlError::Other,
             Fault::Domain(_) => false,
         };

@@ -183,7 +183,7 @@ async fn look_once(
         None => connection.insert(shared.connect().await?),
     };
     // A standby answers as well, but nothing can be written to it.
-    let writes = connection.all("UPDATE writer SET used_secs = used_secs WHERE false", &[]);
+    let writes = connection.one("UPDATE writer SET used_secs = used_secs WHERE false");
     connection.within(shared.limit(), writes).await?;
     let watched = shared.notifier.watched();
     let mut now: HashMap<Digest, Seen> = HashMap::with_capacity(watched.len());

@@ -82,7 +82,7 @@ async fn a_transaction_that_its_writer_left_ends() {
 /// The process that serves a writer's connection.
 async fn backend(writer: &mut Writer) -> i32 {
     let connection = writer.connection().as_ref().unwrap();
-    connection.one("SELECT pg_backend_pid()", &[]).await.unwrap().unwrap().try_get(0).unwrap()
+    connection.one("SELECT pg_backend_pid()").await.unwrap().unwrap().try_get(0).unwrap()
 }
 
 /// Ends a connection, as a failure of the database would.

@@ -6,7 +6,7 @@ use super::{
     super::{
         bare,
         columns::{pipeline, step},
-        connect::clock,
+        connect::clock::{DATABASE_TIME, DatabaseClock, database_time},
         prelude::*,
         row::SESSION_COLUMNS,
     },
@@ -16,7 +16,7 @@ use super::{
     stored::Stored,
 };
 use sessiond_core::commit::{Loaded, Needs};
-use sessiond_store::rows::EVENT_COLUMNS;
+use sessiond_store::{Clock as _, group::Failure, rows::EVENT_COLUMNS};
 
 const READ_SCOPES: &str = "
 SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes, s.base
@@ -94,27 +94,20 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
         Columns::new(requests)
             .addresses(needed.requests.iter().map(|(place, _)| place))
             .texts(needed.requests.iter().map(|(_, id)| *id)),
-        Columns::new(clock::DATABASE_TIME),
+        Columns::new(DATABASE_TIME),
     ]
 }
 
-/// The beginning of a transaction: whose it is, and the time if it is not the database's.
-pub(super) struct Opening<'a> {
-    /// The statement that records the number of the commit.
-    pub(super) record: Columns<'a>,
-    pub(super) set_time: Option<Time>,
-    /// The time about, to look for what may have expired.
-    pub(super) about: Time,
-}
-
-/// Begins a transaction, locks what a group changes and loads what it needs.
+/// Begins a transaction, locks what a group changes and loads what it needs. `record` records the number of the transaction.
 pub(super) async fn load(
     connection: &Connection,
     needs: &[Needs<'_>],
-    opening: Opening<'_>,
+    record: Columns<'_>,
+    clock: &DatabaseClock,
     loaded: &mut Loaded,
-) -> Result<Stored> {
-    let Opening { record, set_time, about } = opening;
+) -> Result<Stored, Failure> {
+    // To look for what may have expired.
+    let about = clock.now();
     let (named, many) = bare::look_up(connection, needs, about).await?;
     let is_sweep = needs.iter().any(|needs| needs.sweep);
     let swept = match is_sweep {
@@ -128,9 +121,7 @@ pub(super) async fn load(
     loaded.bare.extend(named);
     let [sessions, scopes, observed, keys, whole, events, requests, time] =
         read(connection, &needed, record).await?;
-    let time = time.first().map(clock::database_time).transpose()?;
-    let no_time = || Error::internal("the database told no time");
-    loaded.now = set_time.or(time).ok_or_else(no_time)?;
+    loaded.now = clock.observe(database_time(time.first())?);
     let mut stored = Stored::default();
     fill::sessions(&sessions, &needed, loaded, &mut stored)?;
     fill::scopes([&scopes, &observed], &needed, loaded, &mut stored)?;

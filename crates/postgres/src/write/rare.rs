@@ -6,7 +6,7 @@ use super::{
     super::{
         log::rows,
         prelude::*,
-        read::pool::Reader,
+        read::rows::Reader,
         row::{address, asked, number},
         schema::WIDE,
     },
@@ -17,6 +17,7 @@ use sessiond_core::{
     commit::{Address, Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS, SessionState},
     read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past, until_missing},
 };
+use sessiond_store::group::Failure;
 
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
@@ -75,7 +76,7 @@ FROM unnest($1, $2, $3) AS k (k_app, k_user, k_incarnation) JOIN marker m
 ORDER BY m.incarnation, m.sequence";
 
 pub(super) async fn read_version_floor(connection: &Connection) -> Result<Version> {
-    let row = connection.one("SELECT version_floor FROM meta WHERE id = 1", &[]).await?;
+    let row = connection.one("SELECT version_floor FROM meta WHERE id = 1").await?;
     row.map_or(Ok(0), |row| number(&row, 0))
 }
 
@@ -105,7 +106,7 @@ pub(super) async fn read(
     needs: &[Needs<'_>],
     loaded: &mut Loaded,
     stored: &mut Stored,
-) -> Result<()> {
+) -> Result<(), Failure> {
     read_markers(connection, needs, loaded).await?;
     for needs in needs {
         let Some(Address::Session(key)) = needs.address else { continue };
@@ -115,7 +116,7 @@ pub(super) async fn read(
             let node = Node::session(key, session);
             let reader = Reader::at(connection, loaded.now);
             let past = read_past(&reader, &node, at).await;
-            let (past, removed) = past.map_err(|error| connection.fault(error))?;
+            let (past, removed) = past.map_err(|error| connection.failure(error))?;
             loaded.past.insert((session, at), past);
             stored.removed.insert((key.clone(), at), removed);
         }
@@ -187,7 +188,7 @@ pub(super) async fn read_swept(
     }
     let sql = "SELECT app_name, user_id, 0::bigint, through FROM ended_scope
         LIMIT 1 FOR UPDATE SKIP LOCKED";
-    if let Some(row) = connection.one(sql, &[]).await? {
+    if let Some(row) = connection.one(sql).await? {
         stored.ended = Some((node(&row)?, number(&row, 3)?));
         loaded.tombstone = Some(WIDE);
     }
