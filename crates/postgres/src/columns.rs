@@ -41,10 +41,11 @@ impl<'a> Columns<'a> {
         Self::new(format!("DELETE FROM {table} t USING ({rows}) AS k WHERE {is_it}"))
     }
 
-    /// Several statements as one, with the rows of the last. None sees what the others change, so they change different tables.
-    pub(super) fn together(statements: Vec<Self>) -> Self {
-        let mut statements = statements.into_iter();
-        let mut all = statements.next().unwrap_or_else(|| Self::new(""));
+    /// Those of several statements that have a row, as one, with the rows of the last. None sees what the others change, so they change
+    /// different tables.
+    pub(super) fn together(statements: impl IntoIterator<Item = Self>) -> Self {
+        let mut statements = statements.into_iter().filter(|it| !it.is_empty);
+        let mut all = statements.next().unwrap_or(Self { is_empty: true, ..Self::new("") });
         let mut last = std::mem::take(&mut all.sql).into_owned();
         let mut others = Vec::new();
         for next in statements {
@@ -54,12 +55,7 @@ impl<'a> Columns<'a> {
             all.values.extend(next.values);
         }
         let with = if others.is_empty() { "" } else { "WITH " };
-        Self { sql: format!("{with}{} {last}", others.join(", ")).into(), is_empty: false, ..all }
-    }
-
-    /// Whether there is nothing to do.
-    pub(super) fn is_empty(&self) -> bool {
-        self.is_empty
+        Self { sql: format!("{with}{} {last}", others.join(", ")).into(), ..all }
     }
 
     /// A parameter of this type.
@@ -235,13 +231,15 @@ mod tests {
             DELETE FROM a WHERE b = $5 AND c = $6";
         assert_eq!(all.sql, sql);
         assert_eq!((all.types.len(), all.values.len()), (6, 6));
-        assert_eq!(Columns::together(vec![one()]).sql.trim(), one().sql);
+        let none = || Columns::insert("d (e)", "").numbers([]);
+        assert_eq!(Columns::together(vec![none(), one()]).sql.trim(), one().sql);
+        assert!(Columns::together(vec![none()]).is_empty);
     }
 
     #[test]
     fn columns_without_rows_are_nothing_to_do() {
-        assert!(Columns::insert("d (e)", "").numbers([]).is_empty());
-        assert!(!Columns::insert("d (e)", "").numbers([1]).is_empty());
-        assert!(!Columns::new("DELETE FROM a").is_empty());
+        assert!(Columns::insert("d (e)", "").numbers([]).is_empty);
+        assert!(!Columns::insert("d (e)", "").numbers([1]).is_empty);
+        assert!(!Columns::new("DELETE FROM a").is_empty);
     }
 }

@@ -108,6 +108,28 @@ async fn a_connection_that_is_lost_before_the_commit_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_read_of_the_past_is_tried_again_after_a_lost_connection_only() {
+    let Some(fixture) = Fixture::with(soon).await else { return };
+    let mut writer = with_session(&fixture).await;
+    commit_one(&fixture, &mut writer, Request::Append(one("s", "1", &[]))).await.unwrap();
+    let holder = fixture.shared.connect().await.unwrap();
+    let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE snapshot";
+    holder.batch(lock).await.unwrap();
+    let request = Request::Rewind(rewind("s", 1));
+    let needs = [needs(&request)];
+    let timed_out = writer.load(&needs).await.unwrap_err();
+    assert!(matches!(timed_out, Failure::Error(Error::StoreUnavailable(_))), "{timed_out:?}");
+    let pid = backend(&mut writer).await;
+    let waiting = format!("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = {pid}");
+    let lose = async {
+        while fixture.count(&waiting).await == 0 {}
+        end(&fixture, pid).await;
+    };
+    let (lost, ()) = tokio::join!(writer.load(&needs), lose);
+    assert!(matches!(lost, Err(Failure::Again(_))), "{lost:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_a_database_a_group_gives_up() {
     let Some(fixture) = Fixture::new().await else { return };
     let url = "postgres://127.0.0.1:1/nothing".to_owned();

@@ -52,11 +52,8 @@ pub(super) fn statements<'a>(
     of_events.extend(sessions::update(&old, changed, stored));
     of_events.extend(scopes(changed));
     of_events.push(state(changes, changed, stored)?);
-    of_events.retain(|statement| !statement.is_empty());
     // What most groups consist of is one statement.
-    if !of_events.is_empty() {
-        statements.push(Columns::together(of_events));
-    }
+    statements.push(Columns::together(of_events));
     statements.push(sessions::update_metadata(&old));
     statements.push(new_snapshots::bases(&changed.nodes));
     statements.push(new_snapshots::due(&changed.nodes));
@@ -67,7 +64,6 @@ pub(super) fn statements<'a>(
     let forks = new.iter().filter(|row| changes.finished_forks.contains(&row.info.incarnation));
     statements.push(new_snapshots::find_newest(forks.map(|row| &row.info.key)));
     statements.extend(emptied::statements(changes));
-    statements.retain(|statement| !statement.is_empty());
     Ok(statements)
 }
 

@@ -49,7 +49,7 @@ fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
     );
     let lock_sessions = Columns::new(lock_sessions).addresses(needed.sessions.iter());
     [
-        Columns::together(vec![record, lock_sessions]),
+        Columns::together([record, lock_sessions]),
         Columns::new(format!("{READ_SCOPES} {LOCKED_SCOPES}")).scopes(needed.scopes.iter()),
         Columns::new(READ_SCOPES).scopes(needed.visible.difference(&needed.scopes)),
     ]
