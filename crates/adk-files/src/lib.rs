@@ -8,8 +8,9 @@
 //!
 //! An entry of `events` is an event's body with its state delta in `actions.stateDelta`, as ADK stores it ([`form`]). Id, author,
 //! invocation, branch and time are members beside the rest. Where that does not say everything, the member `sessiond` has the event
-//! exactly ([`event`]), so that an export is restored byte for byte. It counts as long as nobody has changed the entry beside it.
-//! Events that a rewind has hidden are there and not in `events`, because ADK would show them.
+//! exactly ([`event`]), so that an export is restored byte for byte. An entry that was edited is read as ADK wrote it; its member
+//! `sessiond` is then ignored. Events that a rewind has hidden are in the file's member `sessiond` and not in `events`, because ADK would
+//! show them.
 
 mod body;
 mod entry;

@@ -2,6 +2,7 @@
 
 mod damage;
 mod shared;
+mod state;
 mod write;
 
 use std::{io::Write as _, path::PathBuf};

@@ -3,7 +3,7 @@
 use super::{
     Imported, Where,
     send::{Counts, Log, Sender},
-    shared::Shared,
+    shared::{NewestChanges, Shared},
 };
 use crate::{
     cli::{
@@ -33,7 +33,7 @@ pub struct Options {
 
 /// Imports a file with a session. `at` says how far it came.
 pub async fn import(
-    server: &Server,
+    (server, newest): (&Server, &mut NewestChanges),
     file: SessionFile,
     label: &str,
     options: Options,
@@ -47,7 +47,8 @@ pub async fn import(
     let mut log = Log::read(server, &key).await?;
     let (resumed, values) = (log.is_some(), plan.shared_values());
     let writes = (log.as_ref(), &file.events[..]);
-    let mut shared = Shared::read(server, &key, writes, options.restore_shared, &values).await?;
+    let shared = Shared::read((server, newest), &key, writes, options.restore_shared, &values);
+    let mut shared = shared.await?;
     // Before the session, so that they are there as of its beginning.
     if log.is_none() {
         shared.begin(&plan.initial).await?;
