@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
-use tokio_stream::once;
+use tokio_stream::iter;
 use tonic::Code;
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
@@ -17,32 +17,22 @@ use crate::{
     proto::DESCRIPTOR_SET,
 };
 
-const CHECK: &str = "contract";
-/// One symbol of each file.
-const SYMBOLS: [&str; 6] = [
-    "sessiond.v1.SessionService",
-    "sessiond.v1.EventService",
-    "sessiond.v1.StateService",
-    "sessiond.v1.WatchService",
-    "sessiond.v1.AdminService",
-    "sessiond.v1.Event",
-];
 /// Names in a finding.
 const SHOWN_NAMES: usize = 5;
 
 pub async fn examine(server: &Server) -> Finding {
     let own = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap_or_default().file;
-    match described(server).await {
+    match described(server, &own).await {
         Ok(theirs) => compare(&names(&own), &names(&theirs)),
-        Err(failure) => Finding::new(CHECK, Outcome::Unknown, failure.text()),
+        Err(failure) => Finding::new("contract", Outcome::Unknown, failure.text()),
     }
 }
 
 fn compare(own: &BTreeSet<String>, theirs: &BTreeSet<String>) -> Finding {
-    let missing = |a: &BTreeSet<String>, b: &BTreeSet<String>| {
+    let difference = |a: &BTreeSet<String>, b: &BTreeSet<String>| {
         a.difference(b).take(SHOWN_NAMES).cloned().collect::<Vec<_>>().join(", ")
     };
-    let (outcome, detail) = match (missing(own, theirs), missing(theirs, own)) {
+    let (outcome, detail) = match (difference(own, theirs), difference(theirs, own)) {
         (old, new) if old.is_empty() && new.is_empty() => {
             (Outcome::Ok, "the same on both sides".to_owned())
         }
@@ -51,45 +41,52 @@ fn compare(own: &BTreeSet<String>, theirs: &BTreeSet<String>) -> Finding {
         }
         (old, _) => (Outcome::Warning, format!("the server is older: it does not know {old}")),
     };
-    Finding::new(CHECK, outcome, detail)
+    Finding::new("contract", outcome, detail)
 }
 
 /// Methods and fields of the contract's own package.
 fn names(files: &[FileDescriptorProto]) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for file in files.iter().filter(|file| file.package() == "sessiond.v1") {
-        for service in &file.service {
-            let methods = service.method.iter();
-            names.extend(methods.map(|it| format!("{}.{}", service.name(), it.name())));
-        }
-        for message in &file.message_type {
-            let fields = message.field.iter();
-            names.extend(fields.map(|it| format!("{}.{}", message.name(), it.name())));
-        }
-    }
-    names
+    let own = files.iter().filter(|file| file.package() == "sessiond.v1");
+    let names = own.flat_map(|file| {
+        let methods = file.service.iter().flat_map(|service| {
+            service.method.iter().map(|it| format!("{}.{}", service.name(), it.name()))
+        });
+        let fields = file.message_type.iter().flat_map(|message| {
+            message.field.iter().map(|it| format!("{}.{}", message.name(), it.name()))
+        });
+        methods.chain(fields)
+    });
+    names.collect()
 }
 
-async fn described(server: &Server) -> Result<Vec<FileDescriptorProto>, Failure> {
-    let mut found = Vec::new();
-    for symbol in SYMBOLS {
-        let request = ServerReflectionRequest {
-            host: String::new(),
-            message_request: Some(MessageRequest::FileContainingSymbol(symbol.to_owned())),
-        };
-        let mut client = ServerReflectionClient::new(server.channel.clone());
-        let mut answers = client.server_reflection_info(once(request)).await?.into_inner();
+/// The server's files of the names that this program's files have.
+async fn described(
+    server: &Server,
+    own: &[FileDescriptorProto],
+) -> Result<Vec<FileDescriptorProto>, Failure> {
+    let requests: Vec<_> = own
+        .iter()
+        .map(|file| ServerReflectionRequest {
+            message_request: Some(MessageRequest::FileByFilename(file.name().to_owned())),
+            ..Default::default()
+        })
+        .collect();
+    let mut client = ServerReflectionClient::new(server.channel.clone());
+    let mut answers = client.server_reflection_info(iter(requests)).await?.into_inner();
+    let mut files = Vec::new();
+    loop {
         let answer = match answers.message().await {
-            // An older server does not have this service.
-            Err(status) if status.code() == Code::NotFound => continue,
-            answer => answer?.and_then(|answer| answer.message_response),
+            // An older server lacks a file, and says no more.
+            Err(status) if status.code() == Code::NotFound => break,
+            answer => answer?,
         };
-        if let Some(MessageResponse::FileDescriptorResponse(files)) = answer {
-            let files = files.file_descriptor_proto;
-            found.extend(files.iter().filter_map(|it| FileDescriptorProto::decode(&**it).ok()));
+        let Some(answer) = answer else { break };
+        if let Some(MessageResponse::FileDescriptorResponse(file)) = answer.message_response {
+            let file = file.file_descriptor_proto;
+            files.extend(file.iter().filter_map(|it| FileDescriptorProto::decode(&**it).ok()));
         }
     }
-    Ok(found)
+    Ok(files)
 }
 
 #[cfg(test)]

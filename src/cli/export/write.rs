@@ -35,7 +35,7 @@ pub async fn whole(
     let mut session = get(now.clone()).await?.into_inner().session.unwrap_or_default();
     let created = v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() };
     let mut created = get(created).await?.into_inner().session.unwrap_or_default();
-    state::complete(server, [&mut session, &mut created]).await?;
+    state::complete(server, &mut session, &mut created).await?;
     warn(session.state_omitted, &session.damaged_keys);
     let last = session.last_sequence;
     let mut writer = begin(to, &session, exact)?;
@@ -78,7 +78,7 @@ pub async fn readable(
     let as_of = if log.last == last { &as_of[..] } else { &as_of[1..] };
     let mut session = damage::session(server, key, as_of).await?;
     let mut created = damage::session(server, key, &[Some(0)]).await?;
-    match state::complete(server, [&mut session, &mut created]).await {
+    match state::complete(server, &mut session, &mut created).await {
         Err(Failure::Refused(status)) if damage::is_damage(&status) => {}
         completed => completed?,
     }

@@ -16,7 +16,6 @@ use serde::Serialize;
 use self::{
     address::AddressArgs,
     send::Counts,
-    session::Options,
     shared::{FileValues, NewestChanges, Shared, SharedCounts},
 };
 use super::{
@@ -202,11 +201,7 @@ async fn import<'a>(
             let counts = shared.end(&file.state.unwrap_or_default(), &[]).await?;
             Imported { shared: counts, changed: shared.changed, ..Default::default() }
         }
-        false => {
-            let &ImportArgs { restore_shared, no_expiry, .. } = args;
-            let options = Options { restore_shared, no_expiry };
-            session::import((server, newest), file, &label, options, at).await?
-        }
+        false => session::import((server, newest), file, &label, args, at).await?,
     };
     let changed: Vec<_> = imported.changed.iter().cloned().collect();
     list_names("warning", &label, "changed by others during the import, and kept", &changed);
