@@ -29,7 +29,7 @@ mod write;
 
 pub use body::{Part, gist, parts};
 pub use event::Event;
-pub use file::Directory;
+pub use file::NewFile;
 pub use form::Losses;
 pub use name::file_name;
 pub use plan::{Plan, is_shared};

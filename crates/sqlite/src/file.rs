@@ -79,7 +79,7 @@ pub enum OpenError {
     )]
     Damaged(PathBuf),
     #[error(
-        "The database '{path}' is damaged: the log lists {findings} findings. Restore it from a backup, or start without --verify and save the rest with `sessiond export --skip-damaged`."
+        "The database '{path}' is damaged: the log lists {findings} findings. Restore it from a backup, or start without --verify and save the rest with `sessiond export --app NAME --out DIR --skip-damaged`."
     )]
     Findings { path: PathBuf, findings: u64 },
     #[error("The database '{0}' was not made by sessiond. Choose another file.")]
