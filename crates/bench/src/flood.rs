@@ -132,7 +132,7 @@ impl Flood {
         begin: oneshot::Receiver<()>,
     ) -> Result<Option<Offered>, Failure> {
         let keys = fixture.sessions("flood", 0..SESSIONS, 1).await?;
-        let many = fixture.appends(&keys);
+        let many: Vec<_> = keys.iter().map(|key| fixture.append(key)).collect();
         // Whoever waits has gone if it fails.
         let _ = ready.send(());
         if begin.await.is_err() {
@@ -154,7 +154,7 @@ pub async fn measure(
     let warm = Rate { seconds: warmup, ..slow };
     let flood =
         Flood { rate: Rate { seconds: warmup + flood.rate.seconds, ..flood.rate }, ..flood };
-    let few = modest.appends(&keys);
+    let few: Vec<_> = keys.iter().map(|key| modest.append(key)).collect();
     let progress = Progress::spinner("measuring flood");
     let (ready, is_ready) = oneshot::channel();
     let (begin, may_begin) = oneshot::channel();

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use sessiond::cli::{Progress, Server, bench::Call};
+use sessiond::{
+    cli::{Progress, Server},
+    proto::v1::AppendEventRequest,
+};
 use tokio::time::interval;
 
 use crate::{
@@ -135,7 +138,7 @@ impl Memory {
 /// Begins the calls at the rate and reports what became of them.
 pub async fn measure(
     servers: &[Server],
-    calls: &[Call],
+    calls: &[AppendEventRequest],
     rate: Rate,
     best: Best,
     memory: &Memory,
