@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use sessiond::cli::{
-    ConnectArgs, Failure, Progress, TokenArgs,
+    ConnectArgs, Failure, TokenArgs,
     bench::{Fixture, connect},
-    positive,
+    positive, progress_bar,
 };
 use tokio::{runtime, sync::oneshot, task::spawn_blocking};
 
@@ -155,7 +155,7 @@ pub async fn measure(
     let flood =
         Flood { rate: Rate { seconds: warmup + flood.rate.seconds, ..flood.rate }, ..flood };
     let few: Vec<_> = keys.iter().map(|key| modest.append(key)).collect();
-    let progress = Progress::spinner("measuring flood");
+    let progress = progress_bar("measuring flood", None);
     let (ready, is_ready) = oneshot::channel();
     let (begin, may_begin) = oneshot::channel();
     let flooding = spawn_blocking(move || flood.run(ready, may_begin));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use sessiond::{
-    cli::{Progress, Server},
+    cli::{Server, progress_bar},
     proto::v1::AppendEventRequest,
 };
 use tokio::time::interval;
@@ -143,7 +143,7 @@ pub async fn measure(
     best: Best,
     memory: &Memory,
 ) -> Report {
-    let progress = Progress::spinner("measuring overload");
+    let progress = progress_bar("measuring overload", None);
     let (offered, memory_overload_bytes) = memory.most(offer(servers, calls, rate)).await;
     drop(progress);
     let (goodput, p50_millis, p99_millis) =

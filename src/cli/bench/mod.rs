@@ -23,7 +23,7 @@ use super::{
     connect::ConnectArgs,
     failure::{Failure, tell},
     output, parse,
-    progress::Progress,
+    progress::progress_bar,
 };
 
 #[derive(Debug, Args)]
@@ -188,7 +188,7 @@ impl<'a> Bench<'a> {
         calls: Vec<Call>,
     ) -> Result<f64, Failure> {
         let (args, calls, in_flight) = (self.args, calls.into(), setting.in_flight);
-        let progress = Progress::spinner(&format!("measuring {workload}"));
+        let progress = progress_bar(&format!("measuring {workload}"), None);
         if args.warmup > 0 {
             self.round(in_flight, &calls, Round::start(Some(args.warmup), None)).await;
         }
