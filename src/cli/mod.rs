@@ -47,7 +47,7 @@ pub use failure::{Failure, tell};
 pub use hints::with_hints;
 pub use output::print;
 pub use parse::positive;
-pub use progress::Progress;
+pub use progress::progress_bar;
 pub use suggest::suggest;
 pub use time::parse_seconds;
 

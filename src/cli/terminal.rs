@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Display, io};
 use anstyle::{AnsiColor, Style};
 use terminal_size::{Width, terminal_size_of};
 use textwrap::WordSplitter;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 pub use super::hidden::{escape, escape_lines};
 
@@ -37,17 +37,7 @@ pub fn columns() -> usize {
 
 /// The text in at most `columns` columns; `…` stands for what is missing.
 pub fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
-    if text.width() <= columns {
-        return Cow::Borrowed(text);
-    }
-    let mut left = columns.saturating_sub(1);
-    let shown = text.chars().take_while(|letter| {
-        let width = letter.width().unwrap_or_default();
-        let taken = width <= left;
-        left = left.saturating_sub(width);
-        taken
-    });
-    Cow::Owned(shown.chain(['…']).collect())
+    console::truncate_str(text, columns, "…")
 }
 
 /// The text wrapped to `columns`, each line behind `indent`. Empty lines stay.
