@@ -69,10 +69,9 @@
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
 //! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and
 //! the condition of a store (`store/clock.rs`, `store/condition.rs`), the bounds of connections, of requests that
-//! come and of calls in flight (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), the quota of what a connection reads
-//! at once (`server/read_quota.rs`), the coalescing of writes (`server/write_coalescing.rs`), the bound of response bytes not yet written
-//! (`server/response_budget.rs`), the end of a connection (`server/lingering_close.rs`), the log of calls and the spans of
-//! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
+//! come and of calls in flight (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), what a connection
+//! reads at once, how its writes are coalesced and how it ends (`server/socket.rs`), the bound of response bytes not yet written
+//! (`server/response_budget.rs`), the log of calls and the spans of sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
 //! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
 //! (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`),

@@ -15,7 +15,7 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 use super::reload::{NamedFile, Reload, Reloaded};
 use crate::{config::TlsArgs, metrics::TlsMetrics, pem};
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// With a client certificate, if there are authorities of clients.
     Grpc,
