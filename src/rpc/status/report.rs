@@ -2,15 +2,16 @@
 //!
 //! Each part has a fixed budget. Whole ids come before descriptions, since programs read them.
 
-use std::{collections::HashMap, time::Duration};
+use std::{borrow::Cow, collections::HashMap, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
 use crate::domain::{
-    error::{Reason, Violation},
+    error::{Reason, Violation, quoted},
     json::{Json, text_bytes},
     limits::VIOLATIONS,
+    scope::SessionKey,
 };
 
 pub const DOMAIN: &str = "sessiond";
@@ -120,15 +121,15 @@ const fn retryable(reason: Reason) -> &'static str {
 #[derive(Debug)]
 pub struct Report {
     pub reason: Reason,
-    /// One or two sentences: what is wrong, and what to do.
-    pub message: String,
+    /// One or two sentences: what is wrong, and what to do. In a borrowed one, names in braces stand for metadata.
+    pub message: Cow<'static, str>,
     pub metadata: Vec<(&'static str, String)>,
     pub violations: Vec<Violation>,
     pub retry_after: Option<Duration>,
 }
 
 impl Report {
-    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+    pub fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
         let (metadata, violations, message) = (Vec::new(), Vec::new(), message.into());
         Self { reason, message, metadata, violations, retry_after: None }
     }
@@ -137,6 +138,10 @@ impl Report {
         let value = truncated(&value.to_string(), TEXT_BYTES, str::len);
         self.metadata.push((name, value));
         self
+    }
+
+    pub fn with_session(self, SessionKey { app_name, user_id, session_id }: &SessionKey) -> Self {
+        self.with("app_name", app_name).with("user_id", user_id).with("session_id", session_id)
     }
 
     pub fn retry_after(self, millis: u64) -> Self {
@@ -167,6 +172,10 @@ impl Report {
 
     pub fn into_status(self) -> Status {
         let Self { reason, message, metadata, violations, retry_after } = self;
+        let message = match message {
+            Cow::Borrowed(template) => filled(template, &metadata),
+            Cow::Owned(message) => message,
+        };
         let message = truncated(&message, MESSAGE_BYTES, encoded_bytes);
         let details = (STATUS_BYTES - TRAILER_BYTES - encoded_bytes(&message)) / 4 * 3;
         let of_metadata = match violations.as_slice() {
@@ -191,6 +200,16 @@ impl Report {
         }
         Status::with_error_details(code(reason), message, details)
     }
+}
+
+fn filled(template: &str, metadata: &[(&str, String)]) -> String {
+    let named = |name: &str| metadata.iter().find(|(it, _)| *it == name);
+    // Texts and names take turns.
+    let parts = template.split(['{', '}']).enumerate().map(|(at, part)| match named(part) {
+        Some((_, value)) if at % 2 == 1 => quoted(value).into_owned(),
+        _ => part.to_owned(),
+    });
+    parts.collect()
 }
 
 /// The fields at fault that `budget` allows, then how many there are more. What the fields leave is for the descriptions.
