@@ -108,41 +108,6 @@
 //! * **No payload in notifications.** A watcher is woken by a counter and reads from the store, so that catching up and following live are
 //!   one code path.
 //! * **No background work that answers depend on.** Expiry takes effect at once for every read and write; the sweep only frees disk space.
-//!
-//! # Trying it from Rust
-//!
-//! The engine works without a server, over any store:
-//!
-//! ```
-//! use std::sync::Arc;
-//! use sessiond::{
-//!     domain::{id::{AppName, UserId}, json::Json, scope::{SessionKey, StateKey}, token::StoreId},
-//!     engine::{Engine, EngineOptions, new_session_id},
-//!     store::{CreateSession, OnExisting, RequestContext, SystemClock, memory::MemoryStore},
-//! };
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = Arc::new(MemoryStore::new(StoreId([7; 16]), Arc::new(SystemClock)));
-//! let engine = Engine::new(store, EngineOptions::default());
-//! let create = CreateSession {
-//!     key: SessionKey {
-//!         app_name: AppName::new("my_app").expect("a legal name"),
-//!         user_id: UserId::new("alice").expect("a legal id"),
-//!         session_id: new_session_id(),
-//!     },
-//!     state: vec![(StateKey::new("app:theme").expect("a legal key"), Json::string("dark"))],
-//!     display_name: Default::default(),
-//!     labels: Default::default(),
-//!     expiration: None,
-//!     on_existing: OnExisting::Refuse,
-//! };
-//! let created = engine.create_session(&RequestContext::internal(), create).await?;
-//! assert_eq!(created.state.to_json().as_str(), r#"{"app:theme":"dark"}"#);
-//! assert_eq!(created.info.last_sequence, 0);
-//! # Ok(())
-//! # }
-//! ```
 
 pub use sessiond_access as access;
 pub use sessiond_core::{commit, domain, read};

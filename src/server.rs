@@ -107,7 +107,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let routes = rpc::routes(Arc::clone(&engine), bare);
     // It is set nowhere else.
     let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
-    phase.send_replace(Phase::Open(*engine.condition().borrow()));
+    phase.send_replace(Phase::Open(*engine.store.condition().borrow()));
     tell_ready(config, &address, admin_address.as_deref(), recovered);
     let drain_timeout = Duration::from_secs(config.drain_timeout);
     Ok(Running { address, engine, phase, serving, beside, in_flight, traces, drain_timeout })
@@ -211,11 +211,11 @@ impl Running {
         tokio::select! {
             () = signal => {}
             () = self.engine.sweep_forever() => {}
-            () = health::follow(self.engine.condition(), &self.phase) => {}
+            () = health::follow(self.engine.store.condition(), &self.phase) => {}
             ended = &mut self.serving => {
                 let error = ended.err().map(|error| error.to_string());
                 tracing::error!(error, "the listener ended");
-                self.engine.close().await;
+                self.engine.store.close().await;
                 return false;
             }
         }
@@ -241,7 +241,7 @@ impl Running {
         })
         .await;
         // Even at the end of the timeout, so that the store takes nothing more.
-        let closed = timeout_at(until, engine.close()).await;
+        let closed = timeout_at(until, engine.store.close()).await;
         let failure = match (&served, &closed) {
             (Ok(Ok(())), Ok(())) => None,
             (Ok(Ok(())), Err(_)) => {

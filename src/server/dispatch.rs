@@ -189,7 +189,11 @@ impl Shared {
         let is_reflection = path.starts_with(REFLECTION);
         let (request, _held) = match is_reflection || path == APPEND_STREAM {
             true => (request, None),
-            false => match self.buffers.whole(request, || draining(self.phase.clone())).await {
+            false => match self
+                .buffers
+                .whole(request, async { draining(self.phase.clone()).await })
+                .await
+            {
                 Ok((request, held)) => (request, Some(held)),
                 Err(refusal) => return Ok((refusal.into_http(), None)),
             },
@@ -202,7 +206,7 @@ impl Shared {
             return Ok((self.admission.refuse(request).await, None));
         };
         // A call that this lets through counts against the limit of its caller, so nothing else may refuse it before it is decoded.
-        if let Some(error) = is_append.then(|| services.engine.flood(principal)).flatten() {
+        if let Some(error) = is_append.then(|| services.engine.store.flood(principal)).flatten() {
             return refused(request, &error).await;
         }
         let request = if is_reflection { self.until_draining(request) } else { request };
