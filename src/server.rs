@@ -75,7 +75,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let (address, admin_address) = (listener.address(), admin.as_ref().map(Listener::address));
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
-    // Nobody sees metrics without an admin listener.
+    // Without an admin listener metrics are not read.
     let calls = admin.is_some().then(|| metrics.calls(rpc::methods()));
     let traces = Traces::from_environment();
     let dispatch = Dispatch::new(
@@ -83,8 +83,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         phase.subscribe(),
         in_flight.clone(),
         ResponseBudget::new(&metrics.connections),
-        CallNotes { log: config.log_calls, calls },
-        traces.clone(),
+        CallNotes { log: config.log_calls, calls, traces: traces.clone() },
     );
     let edge = Edge { dispatch, authenticator: Arc::clone(&authenticator) };
     let limit = ConnectionLimit::new(max_connections(config), metrics.connections.clone());

@@ -61,7 +61,7 @@ pub struct Invocations {
     idle_secs: u32,
     table: Mutex<Table>,
     /// By the hash of an invocation. An append that changes its keys holds the lock through the commit, so that two appends of one turn
-    /// take effect one after the other, and nobody sees an event without its keys.
+    /// take effect one after the other, and no read sees an event without its keys.
     locks: Vec<Arc<AsyncMutex<()>>>,
     metrics: WatchMetrics,
 }

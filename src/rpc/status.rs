@@ -8,7 +8,7 @@ use std::fmt;
 use tonic::Status;
 use tonic_types::StatusExt;
 
-use super::prelude::*;
+use super::{prelude::*, within};
 use crate::{
     domain::{
         error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
@@ -270,14 +270,9 @@ const KEYS_LISTED: usize = 5;
 const KEYS_LISTED_BYTES: usize = 650;
 
 fn listed(keys: &[impl ToString]) -> String {
-    let mut left = KEYS_LISTED_BYTES;
-    let fits = |key: &String| {
-        let rest = left.checked_sub(encoded_bytes(key) + encoded_bytes(", "));
-        left = rest.unwrap_or(0);
-        rest.is_some()
-    };
     let listed = keys.iter().take(KEYS_LISTED).map(|key| format!("'{}'", quoted(&key.to_string())));
-    let listed: Vec<_> = listed.take_while(fits).collect();
+    let bytes = |key: &String| encoded_bytes(key) + encoded_bytes(", ");
+    let listed: Vec<_> = within(listed, KEYS_LISTED_BYTES, bytes).collect();
     match (keys.len() - listed.len(), listed.as_slice()) {
         (0, [first @ .., last]) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         (0, _) => listed.join(", "),

@@ -98,9 +98,9 @@ async fn check_host(State(own_host): State<Arc<str>>, request: Request, next: Ne
 async fn scrape(
     State((phase, metrics)): State<(watch::Receiver<Phase>, Arc<Metrics>)>,
 ) -> Result<([(HeaderName, &'static str); 1], String), (StatusCode, String)> {
-    let current = phase.borrow().name();
-    for name in Phase::NAMES {
-        metrics.condition.with_label_values(&[name]).set(i64::from(name == current));
+    let current = *phase.borrow();
+    for (phase, name) in Phase::NAMES {
+        metrics.condition.with_label_values(&[name]).set(i64::from(phase == current));
     }
     match metrics.scrape().await {
         Ok(text) => Ok(([(CONTENT_TYPE, TEXT_FORMAT)], text)),

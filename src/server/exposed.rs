@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    config::Config,
+    config::{Config, IdentityArgs, PostgresArgs, TlsArgs},
     files::{Purpose, exposure},
 };
 
@@ -17,18 +17,32 @@ pub fn warn(config: &Config) {
     }
 }
 
-/// The files that the flags name.
+/// The files that the flags name. A new flag does not compile until it is handled here.
 fn files(config: &Config) -> impl Iterator<Item = (&'static str, &Path, Purpose)> {
-    let Config { tls, identity, postgres, .. } = config;
+    let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = &config.tls;
+    let IdentityArgs {
+        token_hashes,
+        jwt_keys,
+        policy,
+        jwt_issuer: _,
+        jwt_audience: _,
+        unix_peers: _,
+    } = &config.identity;
+    let PostgresArgs {
+        postgres_password_file,
+        postgres_writers: _,
+        postgres_statement_timeout: _,
+        postgres_unnamed_statements: _,
+    } = &config.postgres;
     let files = [
-        ("--tls-cert", &tls.tls_cert, Purpose::Decisive),
-        ("--tls-key", &tls.tls_key, Purpose::Secret),
-        ("--tls-client-ca", &tls.tls_client_ca, Purpose::Decisive),
-        ("--token-hashes", &identity.token_hashes, Purpose::Secret),
+        ("--tls-cert", tls_cert, Purpose::Decisive),
+        ("--tls-key", tls_key, Purpose::Secret),
+        ("--tls-client-ca", tls_client_ca, Purpose::Decisive),
+        ("--token-hashes", token_hashes, Purpose::Secret),
         // Public keys.
-        ("--jwt-keys", &identity.jwt_keys, Purpose::Decisive),
-        ("--policy", &identity.policy, Purpose::Decisive),
-        ("--postgres-password-file", &postgres.postgres_password_file, Purpose::Secret),
+        ("--jwt-keys", jwt_keys, Purpose::Decisive),
+        ("--policy", policy, Purpose::Decisive),
+        ("--postgres-password-file", postgres_password_file, Purpose::Secret),
     ];
     files.into_iter().filter_map(|(flag, path, purpose)| Some((flag, path.as_deref()?, purpose)))
 }

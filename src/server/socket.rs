@@ -219,8 +219,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: Fn() -> usize + Unpin> AsyncWrite for
 impl<S: AsyncWrite + Unpin, C> Drop for Socket<S, C> {
     fn drop(&mut self) {
         if self.unflushed_since.is_some() {
-            let mut nobody = Context::from_waker(Waker::noop());
-            let _ = Pin::new(&mut self.stream).poll_flush(&mut nobody);
+            let mut context = Context::from_waker(Waker::noop());
+            let _ = Pin::new(&mut self.stream).poll_flush(&mut context);
         }
     }
 }

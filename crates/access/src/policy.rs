@@ -75,7 +75,7 @@ impl Rule {
     }
 }
 
-/// A user id that is a claim. One that is no id names nobody.
+/// A user id that is a claim. One that is no id names no user.
 fn claimed(identity: &Identity, claim: &str) -> Option<UserId> {
     UserId::new(identity.claims.get(claim)?.as_str()).ok()
 }

@@ -52,7 +52,7 @@ async fn what_is_not_ready_says_why() {
     }
     for (now, reason) in phases {
         phase.send_replace(now);
-        assert!(Phase::NAMES.contains(&now.name()), "{now:?}");
+        assert!(Phase::NAMES.iter().any(|(phase, _)| *phase == now), "{now:?}");
         for query in ["none", "writes=true", "writes=false"] {
             let (status, body) = ask(query).await;
             if query == "writes=false" && now == Phase::Open(Condition::DiskFull) {

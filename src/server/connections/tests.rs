@@ -74,7 +74,7 @@ async fn a_connection_without_a_preface_is_closed() {
 fn dispatch(services: Arc<OnceLock<Services>>, phase: &watch::Sender<Phase>) -> Dispatch {
     let budget = ResponseBudget::new(&Metrics::default().connections);
     let (in_flight, notes) = Default::default();
-    Dispatch::new(services, phase.subscribe(), in_flight, budget, notes, None)
+    Dispatch::new(services, phase.subscribe(), in_flight, budget, notes)
 }
 
 /// A connection of a client that has sent these frames, its other end, and the phase of the server.

@@ -22,10 +22,10 @@ use crate::{
 /// A server whose store is not open yet.
 fn starting() -> (Dispatch, watch::Sender<Phase>) {
     let phase = watch::Sender::new(Phase::Starting);
-    let notes = CallNotes { log: true, calls: None };
+    let notes = CallNotes { log: true, ..CallNotes::default() };
     let budget = ResponseBudget::new(&Metrics::default().connections);
     let (services, in_flight) = Default::default();
-    let dispatch = Dispatch::new(services, phase.subscribe(), in_flight, budget, notes, None);
+    let dispatch = Dispatch::new(services, phase.subscribe(), in_flight, budget, notes);
     (dispatch, phase)
 }
 
