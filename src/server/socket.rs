@@ -38,7 +38,8 @@ const LARGE_QUOTA_BYTES: usize = 64 * 1024;
 /// Bytes of the write buffer: a dozen responses to appends, and a record of TLS.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Calls in flight above which writes are coalesced. Fewer callers, which wait for their responses, would make fewer calls.
+/// Calls in flight above which writes are coalesced. Below, a response that waits in the buffer costs its caller more time than the shared
+/// system call saves.
 const MANY_CALLS: usize = 32;
 
 /// What the connections of a server share, and what is known of the callers of this one.
