@@ -69,10 +69,9 @@
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
 //! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and
 //! the condition of a store (`store/clock.rs`, `store/condition.rs`), the bounds of connections, of requests that
-//! come and of calls in flight (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), the quota of what a connection reads
-//! at once (`server/read_quota.rs`), the coalescing of writes (`server/write_coalescing.rs`), the bound of response bytes not yet written
-//! (`server/response_budget.rs`), the end of a connection (`server/lingering_close.rs`), the log of calls and the spans of
-//! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
+//! come and of calls in flight (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), what a connection
+//! reads at once, how its writes are coalesced and how it ends (`server/socket.rs`), the bound of response bytes not yet written
+//! (`server/response_budget.rs`), the log of calls and the spans of sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
 //! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
 //! (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`),
@@ -109,41 +108,6 @@
 //! * **No payload in notifications.** A watcher is woken by a counter and reads from the store, so that catching up and following live are
 //!   one code path.
 //! * **No background work that answers depend on.** Expiry takes effect at once for every read and write; the sweep only frees disk space.
-//!
-//! # Trying it from Rust
-//!
-//! The engine works without a server, over any store:
-//!
-//! ```
-//! use std::sync::Arc;
-//! use sessiond::{
-//!     domain::{id::{AppName, UserId}, json::Json, scope::{SessionKey, StateKey}, token::StoreId},
-//!     engine::{Engine, EngineOptions, new_session_id},
-//!     store::{CreateSession, OnExisting, RequestContext, SystemClock, memory::MemoryStore},
-//! };
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = Arc::new(MemoryStore::new(StoreId([7; 16]), Arc::new(SystemClock)));
-//! let engine = Engine::new(store, EngineOptions::default());
-//! let create = CreateSession {
-//!     key: SessionKey {
-//!         app_name: AppName::new("my_app").expect("a legal name"),
-//!         user_id: UserId::new("alice").expect("a legal id"),
-//!         session_id: new_session_id(),
-//!     },
-//!     state: vec![(StateKey::new("app:theme").expect("a legal key"), Json::string("dark"))],
-//!     display_name: Default::default(),
-//!     labels: Default::default(),
-//!     expiration: None,
-//!     on_existing: OnExisting::Refuse,
-//! };
-//! let created = engine.create_session(&RequestContext::internal(), create).await?;
-//! assert_eq!(created.state.to_json().as_str(), r#"{"app:theme":"dark"}"#);
-//! assert_eq!(created.info.last_sequence, 0);
-//! # Ok(())
-//! # }
-//! ```
 
 pub use sessiond_access as access;
 pub use sessiond_core::{commit, domain, read};

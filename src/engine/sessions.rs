@@ -9,9 +9,8 @@ use super::{Engine, List, bad_page_token, events, new_event_id, place, prelude::
 use crate::{
     domain::{json::Json, template::render},
     store::{
-        CreateSession, Created, DeleteSession, EndInvocation, ForkSession, KeyChange,
-        KeyChangePage, KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate,
-        SessionsQuery, StateQuery, StateUpdate, StateUpdated,
+        DeleteSession, EndInvocation, KeyChange, KeyChangePage, KeyChangeQuery, SessionOrder,
+        SessionPage, SessionsQuery, StateQuery, StateUpdate, StateUpdated,
     },
 };
 
@@ -36,31 +35,7 @@ pub struct SessionAnswer {
     pub events: List<Event>,
 }
 
-/// Writes to which the engine adds nothing.
-macro_rules! writes {
-    ($($(#[$doc:meta])* $name:ident($request:ty) -> $answer:ty;)*) => {$(
-        $(#[$doc])*
-        pub async fn $name(
-            &self,
-            context: &RequestContext,
-            request: $request,
-        ) -> Result<$answer, Error> {
-            self.store.$name(context, request).await
-        }
-    )*};
-}
-
 impl Engine {
-    writes! {
-        /// Creates a session, or returns an existing one if that is allowed.
-        create_session(CreateSession) -> Created;
-        update_session(SessionUpdate) -> SessionInfo;
-        /// Creates a session from another's past; the answer holds its merged state.
-        fork_session(ForkSession) -> (SessionInfo, State);
-        /// Takes a session back to an earlier event; the answer holds the marker.
-        rewind_session(RewindSession) -> Appended;
-    }
-
     /// Reads a session; its state includes the `temp:` keys of `invocation`.
     pub async fn get_session(
         &self,
@@ -191,7 +166,7 @@ impl Engine {
         mut query: KeyChangeQuery,
         token: Option<ChangeToken>,
     ) -> Result<List<KeyChange>, Error> {
-        // Different scopes see the same history of a wider key, but a token belongs to the scope of its request.
+        // Different scopes see the same history of a shared key, but a token belongs to the scope of its request.
         let scope = Digest::of_scope(&query.scope).0.to_string();
         let request = Digest::of_texts(&["changes", &scope, query.key.as_str()]);
         let is_own = query.key.scope() == Some(ScopeKind::Session);
@@ -241,7 +216,7 @@ impl Engine {
         self.store.check(context, &mut end)?;
         let query = SessionQuery::info(SessionRef::Full(end.key));
         let view = self.store.read_session(context, query).await?;
-        self.invocations.end(view.info.incarnation, &end.invocation);
+        self.invocations.end(view.info.incarnation, end.invocation).await;
         Ok(())
     }
 }
