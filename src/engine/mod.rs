@@ -1,4 +1,4 @@
-//! Use cases, one method per RPC, over any store.
+//! Use cases, over any store: what an RPC needs beyond the store.
 //!
 //! This is the only layer that makes ids. What it adds to a store: `temp:` state ([`invocations`]), page tokens, watches that wait
 //! ([`watch`]), and templates.
