@@ -1,4 +1,4 @@
-//! Numbered migrations: whoever comes first applies them while the others wait.
+//! Numbered migrations: the first replica applies them while the others wait.
 //!
 //! A database has the version of its tables and the hash of the statements that made them. Another hash is refused: a build between two
 //! releases wrote it. A release that changes the tables adds a step to `MIGRATIONS`. Replicas of the release before run beside it for a while, so a step
@@ -22,7 +22,7 @@ const LOCK_WAIT: &str = "SET LOCAL lock_timeout = '2s'";
 
 /// What a database says of its tables.
 struct Present {
-    /// 0: there are none yet.
+    /// 0 before the first migration.
     version: i32,
     layout: String,
     id: StoreId,
@@ -39,7 +39,7 @@ pub(super) async fn migrate(
     let insert = "INSERT INTO meta (id, schema_version, layout, store_id, next_id)
         VALUES (1, 0, '', $1, 1) ON CONFLICT (id) DO NOTHING";
     Columns::new(insert).value(Type::BYTEA, &new_id.0[..]).all(connection).await?;
-    // Whoever comes second waits here.
+    // The second replica waits here.
     let present = present(connection, " FOR UPDATE").await?;
     let id = present.as_ref().map_or(new_id, |present| present.id);
     let applied = apply(connection, migrations, present).await;

@@ -50,7 +50,7 @@ pub struct PostgresStore {
     _watchers: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Opens a store. Whoever comes first makes the tables.
+/// Opens a store. The first replica makes the tables.
 pub async fn open(options: PostgresOptions) -> Result<PostgresStore, OpenError> {
     open_with(options, MIGRATIONS).await
 }
@@ -77,7 +77,7 @@ pub(super) async fn open_with(
         tokio::spawn(replicas::look(Arc::clone(&shared))),
         tokio::spawn(disk::find_space(Arc::clone(&shared))),
     ];
-    // A pooler would give what is listened for to whoever has the connection then.
+    // Behind a pooler the notifications would reach whatever connection is assigned then.
     if !shared.options.settings.unnamed_statements {
         watchers.push(tokio::spawn(replicas::listen(Arc::clone(&shared), id)));
     }
