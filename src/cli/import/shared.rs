@@ -236,14 +236,12 @@ impl<'a> Shared<'a> {
                 (Some(there), Some(wanted)) => same_value(there, wanted),
                 (there, wanted) => there.is_none() && wanted.is_none(),
             };
-            let owner = match () {
-                () if self.restore || there.is_none() => Owner::Free,
-                () if !self.owned.contains(key) => Owner::Other,
-                () if is_right || self.is_own(&now, key).await? => Owner::Import,
-                () => Owner::Overwriter,
-            };
+            let owned = self.owned.contains(key);
+            let may_write = self.restore
+                || there.is_none()
+                || owned && (is_right || self.is_own(&now, key).await?);
             let is_touched = now.versions.get(key) != self.before.versions.get(key);
-            let fate = fate(owner, is_right, is_touched);
+            let fate = fate(may_write, owned, is_right, is_touched);
             match fate {
                 Fate::Set if !is_right => changes.push((key.clone(), wanted.cloned())),
                 Fate::Changed => drop(self.changed.insert(key.clone())),
@@ -328,17 +326,6 @@ fn written(
     (delta, checks)
 }
 
-/// Author of the value of a key at the end of an import.
-#[derive(Debug, Clone, Copy)]
-enum Owner {
-    /// There is no value, or --restore-shared replaces any.
-    Free,
-    Import,
-    /// The import had set the key before.
-    Overwriter,
-    Other,
-}
-
 /// Outcome for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -349,14 +336,14 @@ enum Fate {
     Changed,
 }
 
-/// The outcome for a key which has the file's value (`is_right`) or another one, and whose version differs from that before the import
-/// (`is_touched`) or not.
-fn fate(owner: Owner, is_right: bool, is_touched: bool) -> Fate {
-    match owner {
-        Owner::Other => Fate::Kept,
-        Owner::Free | Owner::Import if is_right && !is_touched => Fate::Kept,
-        Owner::Free | Owner::Import => Fate::Set,
-        Owner::Overwriter => Fate::Changed,
+/// The outcome for a key that was the import's or not (`owned`), has the file's value (`is_right`) or another one, and has another version
+/// than before the import (`is_touched`) or not.
+fn fate(may_write: bool, owned: bool, is_right: bool, is_touched: bool) -> Fate {
+    match may_write {
+        true if is_right && !is_touched => Fate::Kept,
+        true => Fate::Set,
+        false if owned => Fate::Changed,
+        false => Fate::Kept,
     }
 }
 
@@ -411,20 +398,20 @@ mod tests {
 
     #[test]
     fn a_key_gets_the_last_value_of_the_file_unless_it_is_of_others() {
-        for (owner, is_right, is_touched, expected) in [
-            (Owner::Free, false, false, Fate::Set),
-            (Owner::Free, false, true, Fate::Set),
-            (Owner::Free, true, false, Fate::Kept),
-            (Owner::Free, true, true, Fate::Set),
-            (Owner::Import, false, true, Fate::Set),
-            (Owner::Import, true, true, Fate::Set),
-            (Owner::Import, true, false, Fate::Kept),
-            (Owner::Overwriter, false, true, Fate::Changed),
-            (Owner::Other, false, true, Fate::Kept),
-            (Owner::Other, true, true, Fate::Kept),
+        for (may_write, owned, is_right, is_touched, expected) in [
+            (true, false, false, false, Fate::Set),
+            (true, false, false, true, Fate::Set),
+            (true, false, true, false, Fate::Kept),
+            (true, false, true, true, Fate::Set),
+            (true, true, false, true, Fate::Set),
+            (true, true, true, true, Fate::Set),
+            (true, true, true, false, Fate::Kept),
+            (false, true, false, true, Fate::Changed),
+            (false, false, false, true, Fate::Kept),
+            (false, false, true, true, Fate::Kept),
         ] {
-            let fate = fate(owner, is_right, is_touched);
-            assert_eq!(fate, expected, "{owner:?} {is_right} {is_touched}");
+            let fate = fate(may_write, owned, is_right, is_touched);
+            assert_eq!(fate, expected, "{may_write} {owned} {is_right} {is_touched}");
         }
     }
 
