@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::{
-    cli::{self, Failure, Progress as Bar, tell},
+    cli::{self, Failure, progress_bar, tell},
     config::{PostgresArgs, StoreArgs},
     engine::new_store_id,
     store::{
@@ -145,14 +145,14 @@ fn print(line: &impl Serialize) -> Result<(), String> {
 /// Prints findings, and shows on a terminal how far the work is.
 struct Shown {
     printed: Result<(), String>,
-    bar: Option<(Part, Bar)>,
+    bar: Option<(Part, indicatif::ProgressBar)>,
 }
 
 impl Observer for Shown {
     fn found(&mut self, finding: &Finding) {
         if self.printed.is_ok() {
             self.printed = match &self.bar {
-                Some((_, bar)) => bar.pause(|| print(finding)),
+                Some((_, bar)) => bar.suspend(|| print(finding)),
                 None => print(finding),
             };
         }
@@ -162,7 +162,7 @@ impl Observer for Shown {
         if let Some((shown, bar)) = &self.bar
             && *shown == part
         {
-            return bar.set(rows);
+            return bar.set_position(rows);
         }
         // The bar of the part before goes first: they have the same line.
         self.bar = None;
@@ -172,10 +172,6 @@ impl Observer for Shown {
             Part::ApplicationsAndUsers => "verifying applications and users",
             Part::References => "verifying references",
         };
-        let bar = match total {
-            Some(total) => Bar::new(label, total),
-            None => Bar::spinner(label),
-        };
-        self.bar = Some((part, bar));
+        self.bar = Some((part, progress_bar(label, total)));
     }
 }

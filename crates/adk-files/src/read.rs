@@ -51,7 +51,7 @@ const USER: [&str; 2] = ["user_id", "userId"];
 const SESSION: [&str; 3] = ["id", "sessionId", "session_id"];
 /// Without one of these a file says nothing that an import understands.
 const CONTENT: [&str; 4] = ["state", "context", "events", "sessiond"];
-/// Other known members. Most of them have no use here.
+/// Members that are known and not imported, or read elsewhere.
 const IGNORED: [&str; 3] = ["last_update_time", "lastUpdateTime", SHARED_STATE];
 
 impl SessionFile {

@@ -290,7 +290,7 @@ impl Writer {
         self.tables.run("UPDATE session SET unindexed = '[]' WHERE id = ?1", [from.0])?;
         let events = format!(
             "INSERT INTO event (session, {EVENT_COLUMNS}) SELECT ?1, {EVENT_COLUMNS}
-             FROM log_index i JOIN json_each(i.rows) JOIN event t ON t.id = json_each.value
+             FROM log_index i JOIN json_each(i.rows) JOIN event t ON t.id = json_each.value AND t.session = ?2
              WHERE i.node = ?2 AND i.version > ?3 AND i.version < ?4 + {LOG_STEP}
                  AND t.sequence > ?3 AND t.sequence <= ?4
              ORDER BY t.sequence"

@@ -110,7 +110,9 @@ impl Disk {
             Error::DiskFull if self.is_full => self.give_up(),
             Error::DiskFull => self.become_full(now.secs()),
             // A quota is no full disk for SQLite, and an index that cannot grow neither.
-            Error::StoreUnavailable(_) | Error::OutcomeUnknown(_) if !self.is_full => {
+            Error::StoreUnavailable(_) | Error::OutcomeUnknown(_)
+                if !(self.is_full || self.file.is_lost()) =>
+            {
                 if self.try_reserve().is_err_and(|error| is_full(&error)) {
                     self.become_full(now.secs());
                 }

@@ -34,10 +34,11 @@ impl Log {
         }
     }
 
-    fn table(self) -> &'static str {
+    /// The table of its rows, and their column of the node.
+    fn of_rows(self) -> (&'static str, &'static str) {
         match self.kind {
-            ScopeKind::Session => "event",
-            ScopeKind::Application | ScopeKind::User => "scope_log",
+            ScopeKind::Session => ("event", "session"),
+            ScopeKind::Application | ScopeKind::User => ("scope_log", "scope"),
         }
     }
 
@@ -105,7 +106,8 @@ impl Tables {
         Ok(is_whole)
     }
 
-    /// Goes through rows by their numbers, in the order of the list or from its end. Passes over those that are missing.
+    /// Goes through rows by their numbers, in the order of the list or from its end. Passes over those that are missing, or another log's: a
+    /// damaged list may name any row.
     fn each_of(
         &self,
         log: Log,
@@ -114,12 +116,12 @@ impl Tables {
         descending: bool,
         take: &mut dyn FnMut(&Row<'_>) -> Result<bool>,
     ) -> Result<bool> {
-        let table = log.table();
-        let sql = format!("SELECT {columns} FROM {table} t WHERE t.id = ?1");
+        let (table, node) = log.of_rows();
+        let sql = format!("SELECT {columns} FROM {table} t WHERE t.id = ?1 AND t.{node} = ?2");
         let mut statement = self.prepare(&sql).map_err(driver)?;
         for at in 0..rows.len() {
             let at = if descending { rows.len() - 1 - at } else { at };
-            let mut found = statement.query([rows[at]]).map_err(driver)?;
+            let mut found = statement.query((rows[at], log.node)).map_err(driver)?;
             if let Some(row) = found.next().map_err(driver)?
                 && !take(&Row(row))?
             {

@@ -65,13 +65,12 @@ impl Writer {
                 if removed >= PURGED_ROWS || bytes >= PURGED_BYTES {
                     return Ok(true);
                 }
-                removed += 1;
                 bytes += tables.value(&size, (row, node))?.unwrap_or(0);
                 for delete in [
                     "DELETE FROM event WHERE id = ?1 AND session = ?2",
                     "DELETE FROM scope_log WHERE id = ?1 AND scope = ?2",
                 ] {
-                    tables.run(delete, (row, node))?;
+                    removed += tables.run(delete, (row, node))?;
                 }
             }
             tables

@@ -175,7 +175,7 @@ CREATE VIEW event_view AS SELECT
     e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
     nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
 FROM session s JOIN scope a ON a.id = s.app_scope
-    JOIN log_index i ON i.node = s.id JOIN json_each(i.rows) t JOIN event e ON e.id = t.value
+    JOIN log_index i ON i.node = s.id JOIN json_each(i.rows) t JOIN event e ON e.id = t.value AND e.session = s.id
 UNION ALL SELECT
     a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
     strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
@@ -183,7 +183,7 @@ UNION ALL SELECT
     e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
     nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
 FROM session s JOIN scope a ON a.id = s.app_scope
-    JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value;
+    JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value AND e.session = s.id;
 
 CREATE VIEW session_view AS SELECT
     a.app AS app_name, s.user_id, s.session_id, s.last_sequence, s.display_name, s.labels,

@@ -137,10 +137,10 @@ fn version(metadata: &MetadataMap) -> Finding {
 fn clock(metadata: &MetadataMap, own: i64) -> Finding {
     let check = "clock";
     let date = metadata.get("date").and_then(|date| date.to_str().ok());
-    let Some(theirs) = date.and_then(time::parse_http_date) else {
+    let Some(theirs) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else {
         return Finding::new(check, Outcome::Unknown, "the server sends no date");
     };
-    let skew = theirs - own;
+    let skew = prost_types::Timestamp::from(theirs).seconds - own;
     match skew.abs() {
         0..=SKEW_SECS => Finding::new(check, Outcome::Ok, "the same on both sides, within 2 s"),
         apart => {

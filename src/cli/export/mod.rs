@@ -24,7 +24,7 @@ use super::{
     failure::{Failure, tell},
     hidden::Form,
     output::{Lines, Sink, table::Column},
-    progress::Progress,
+    progress::progress_bar,
 };
 use crate::{files::FileMode, proto::v1};
 
@@ -136,7 +136,7 @@ async fn export_all(
     to: (&Path, &Permissions),
     mut lines: Lines<'_>,
 ) -> Result<(), Failure> {
-    let progress = Progress::new("exporting", keys.len() as u64);
+    let progress = progress_bar("exporting", Some(keys.len() as u64));
     let mut failed = false;
     for key in keys {
         let (user_id, session_id) = (&key.user_id, &key.session_id);
@@ -147,8 +147,8 @@ async fn export_all(
         {
             exported = export_to_file(server, key, (exact, true), to).await;
         }
-        progress.step();
-        progress.pause(|| match exported {
+        progress.inc(1);
+        progress.suspend(|| match exported {
             Ok((path, (events, losses))) => {
                 warn(session_id, &losses);
                 lines.add(&serde_json::json!({

@@ -53,8 +53,8 @@ pub async fn whole(
     end(writer, (session, &created), exact)
 }
 
-/// Writes the readable part of a damaged session: all but single events, or the session as it was right after the last event before the
-/// damage. Reports the omissions.
+/// Writes the readable part of a damaged session: all but the damaged events, or the session as of the last event before the damage.
+/// Reports the omissions.
 pub async fn readable(
     server: &Server,
     key: &v1::SessionKey,

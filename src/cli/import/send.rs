@@ -17,7 +17,6 @@ use crate::{
         connect::Server,
         convert::{file_event, new_event},
         failure::Failure,
-        progress::Progress,
     },
     domain::limits::{BATCH_BYTES, BATCH_EVENTS},
     proto::v1,
@@ -76,7 +75,7 @@ pub struct Sender<'a> {
     pub shared: Shared<'a>,
     /// The file is an export, whose events ADK has not rewritten: [`is_same`] allows for nothing that ADK changes.
     pub exact: bool,
-    pub progress: Progress,
+    pub progress: indicatif::ProgressBar,
     pub counts: Counts,
     pub batch: Batch,
     /// The event at which sending failed, as far as it is known.
@@ -87,7 +86,7 @@ impl Sender<'_> {
     /// Sends events and rewinds, but for those that the session has.
     pub async fn send_all(&mut self, events: Vec<Event>) -> Result<(), Failure> {
         for event in events {
-            self.progress.step();
+            self.progress.inc(1);
             self.failed_at.clone_from(&event.event_id);
             if self.has(&event)? {
                 self.counts.events_already_there += 1;

@@ -1,7 +1,7 @@
-//! State that the imported session shares with others: by default, existing values stay.
+//! State that the imported session shares with others: by default no existing value changes.
 //!
-//! A key that had no value is the import's own. After a run that was cut, the history of a key tells whether it wrote the value or
-//! somebody else.
+//! A key that had no value is the import's own. After a run that was cut, the history of a key tells whether it wrote the
+//! value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -91,3 +91,22 @@ async fn a_hole_in_the_log_costs_a_snapshot_and_no_write() {
     let of_application = "SELECT count(*) FROM snapshot WHERE node IN (SELECT id FROM scope)";
     assert_eq!(fixture.count(of_application), 0);
 }
+
+#[tokio::test]
+async fn a_list_of_rows_that_names_an_event_of_another_session_shows_nothing_of_it() {
+    let fixture = Fixture::new().await;
+    for session in ["r", "s"] {
+        fixture.create("u", session).await;
+        fixture.append(session, session, &[]).await;
+    }
+    let of_r = "SELECT json_group_array(id) FROM event WHERE event_id = 'r'";
+    let damage = format!("UPDATE session SET unindexed = ({of_r}) WHERE session_id = 's'");
+    assert_eq!(fixture.tables().execute(&damage, ()).unwrap(), 1);
+    let read = fixture
+        .store()
+        .read_session(SessionQuery { events: Some(selection(None)), ..query("s") })
+        .await;
+    assert_eq!(read.unwrap_err(), Error::damaged(Damage::Log, "any"));
+    assert_eq!(fixture.events("r").await.events.len(), 1);
+    assert_eq!(fixture.count("SELECT count(*) FROM event_view WHERE session_id = 's'"), 0);
+}

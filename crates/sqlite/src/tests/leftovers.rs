@@ -1,6 +1,7 @@
 //! Rows that are removed, a piece at a time.
 
 use super::*;
+use crate::purge::PURGED_ROWS;
 
 /// Tables in which a session has rows, with the column of its number.
 const TABLES: [(&str, &str); 8] = [
@@ -122,6 +123,23 @@ async fn a_sweep_spares_the_rows_of_others_that_a_damaged_run_names() {
     assert!(fixture.delete("s").await);
     fixture.sweep().await;
     assert_eq!(fixture.events("r").await.events.len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_of_many_rows_that_are_gone_does_not_stop_the_sweep() {
+    let fixture = Fixture::new().await;
+    for session in ["r", "s"] {
+        fixture.create("u", session).await;
+        let events = (0..40).map(|at| event(&at.to_string(), &[]));
+        fixture.store().append(&call(), batch(session, events)).await.unwrap();
+    }
+    let gone: Vec<i64> = (1000..1000 + 2 * PURGED_ROWS as i64).collect();
+    let damage = "UPDATE log_index SET rows = ?1 WHERE version = 32 AND node =
+        (SELECT id FROM session WHERE session_id = 'r')";
+    assert_eq!(fixture.tables().execute(damage, [format!("{gone:?}")]).unwrap(), 1);
+    assert!(fixture.delete("r").await && fixture.delete("s").await);
+    fixture.sweep().await;
+    assert_eq!(rows_left(&fixture.tables()), [("event", 32)]);
 }
 
 #[tokio::test]

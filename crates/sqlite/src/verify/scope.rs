@@ -167,7 +167,7 @@ impl Subject {
         fold(&mut walk.past, kind, at, &changes);
         if walk.snapshots.pop_if(|version| *version == at).is_some()
             && walk.is_whole
-            && tables.snapshot(self.log.node, at)? != (walk.past.clone(), at)
+            && tables.snapshot(self.log.node, at)?.0 != walk.past
         {
             let message = "The snapshot is not what the log adds up to.";
             report.add(Check::State, Some(place), Some(at), message);
