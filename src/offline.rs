@@ -1,6 +1,5 @@
 //! Commands that no server takes part in: verify, compact and migrate stores that none has open, and check a policy.
 
-mod output;
 mod policy;
 
 use std::{
@@ -9,9 +8,10 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use crate::{
-    cli::{progress_bar, tell},
+    cli::{self, Failure, progress_bar, tell},
     config::{PostgresArgs, StoreArgs},
     engine::new_store_id,
     store::{
@@ -22,8 +22,6 @@ use crate::{
         },
     },
 };
-use output::print;
-
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Check a database file for damage. The server must not be running.
@@ -133,6 +131,14 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
             print(&serde_json::json!({ "dry_run": dry_run, "steps": steps }))?;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// Prints a JSON object as a line. A reader that has gone is no failure.
+fn print(line: &impl Serialize) -> Result<(), String> {
+    match cli::print(line) {
+        Ok(()) | Err(Failure::OutputClosed) => Ok(()),
+        Err(failure) => Err(failure.text()),
     }
 }
 

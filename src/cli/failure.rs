@@ -30,7 +30,7 @@ pub enum Failure {
     Failed(String),
     /// Everything was reported already; only the exit code remains.
     Reported,
-    /// The reader of our output has closed it: nobody is left to tell.
+    /// The reader of our output has closed it.
     OutputClosed,
 }
 

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 pub use super::hidden::{escape, escape_lines};
 
-/// Columns of text that is read in a pager or of which nobody knows the terminal.
+/// Columns of text without a known terminal, as in a pager.
 const DEFAULT_COLUMNS: usize = 80;
 /// Longer lines of text are hard to read.
 pub const TEXT_COLUMNS: usize = 100;

@@ -58,7 +58,7 @@ Without --out the token goes to standard output.")]
   sessiond token hash ui --user alice --expires 2027-01-01T00:00:00Z \\
       < ui.token >> tokens.toml
 
-The entry contains a hash, from which nobody can compute a random token.")]
+The entry contains a hash, from which a random token cannot be computed.")]
     Hash {
         /// Name of the caller, as `token:NAME` in logs and policies.
         name: String,

@@ -108,7 +108,7 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Floods once told to, and removes what it made. `None`: nobody told it.
+    /// Floods after `begin`, and removes its sessions. `None`: `begin` was dropped.
     fn run(
         self,
         ready: oneshot::Sender<()>,
@@ -133,7 +133,7 @@ impl Flood {
     ) -> Result<Option<Offered>, Failure> {
         let keys = fixture.sessions("flood", 0..SESSIONS, 1).await?;
         let many: Vec<_> = keys.iter().map(|key| fixture.append(key)).collect();
-        // Whoever waits has gone if it fails.
+        // Fails if the receiver has gone.
         let _ = ready.send(());
         if begin.await.is_err() {
             return Ok(None);

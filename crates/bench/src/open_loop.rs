@@ -85,7 +85,7 @@ impl Offered {
 /// Begins calls at the rate, each on the next connection, and waits for all of them.
 pub async fn offer(servers: &[Server], calls: &[AppendEventRequest], rate: Rate) -> Offered {
     let outcomes = Arc::new(Mutex::new((Results::default(), Refused::new())));
-    let places = Arc::new(Semaphore::new(rate.max_in_flight));
+    let permits = Arc::new(Semaphore::new(rate.max_in_flight));
     let starts = Arc::new(Semaphore::new(STARTING));
     let (started, last) = (instant(), Duration::from_secs(rate.seconds));
     let (mut begun, mut held_back) = (0, 0);
@@ -98,7 +98,7 @@ pub async fn offer(servers: &[Server], calls: &[AppendEventRequest], rate: Rate)
         held_back = held_back.max(rate.late(elapsed).saturating_sub(begun));
         while begun + held_back < due {
             let Ok(start) = Arc::clone(&starts).try_acquire_owned() else { break };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
                 held_back = due - begun;
                 break;
             };
@@ -112,13 +112,13 @@ pub async fn offer(servers: &[Server], calls: &[AppendEventRequest], rate: Rate)
                 let sent = instant();
                 let outcome = send(&server, call, rate.deadline).await;
                 record(&outcomes, outcome, sent.elapsed(), rate.deadline);
-                drop(place);
+                drop(permit);
             });
         }
     }
     held_back = rate.due(last) - begun;
-    // All places are free again when the last call has ended.
-    let _all = places.acquire_many(u32::try_from(rate.max_in_flight).unwrap_or(u32::MAX)).await;
+    // All permits are free again when the last call has ended.
+    let _all = permits.acquire_many(u32::try_from(rate.max_in_flight).unwrap_or(u32::MAX)).await;
     let (results, refused) = mem::take(&mut *lock(&outcomes));
     Offered { results, refused, begun, held_back, seconds: rate.seconds as f64 }
 }

@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
+use futures_util::future::try_join_all;
+
 use super::{
-    columns::Columns,
-    connect::connection::Connection,
     prelude::*,
-    row::{address, time},
+    row::{address, optional_time},
 };
-use sessiond_core::commit::{Loaded, Needs};
+use sessiond_core::{
+    commit::{Loaded, Needs},
+    read::bare::{FIRST_ROWS, MAX_ROWS},
+};
 use sessiond_store::bare::Callers;
 
 /// The sessions that bare ids may mean.
@@ -17,26 +20,10 @@ pub(super) type Bare = HashMap<SessionId, Vec<SessionKey>>;
 /// Seconds for which a session has to live to be as good as one that never expires: longer than a group takes.
 const LIVES_SECS: i64 = 60;
 
-/// Rows of the first piece of an id: a few more than sessions that are enough.
-pub(super) const FIRST_ROWS: u64 = 16;
-
-/// Rows of the longest piece, which is a few hundred KiB.
-const MAX_ROWS: u64 = 1024;
-
-/// The rows of the piece that follows one.
-pub(super) fn next_rows(rows: u64) -> u64 {
-    (rows * 4).min(MAX_ROWS)
-}
-
-/// The next addresses of each id.
+/// The next addresses with an id.
 const LOOK_UP: &str = "
-SELECT f.app_name, f.user_id, k_session, f.expire_secs, f.expire_nanos
-FROM unnest($1, $2, $3) AS k (k_app, k_user, k_session)
-CROSS JOIN LATERAL (
-    SELECT s.app_name, s.user_id, s.expire_secs, s.expire_nanos FROM session s
-    WHERE s.session_id = k_session AND (s.app_name, s.user_id) > (k_app, k_user)
-    ORDER BY s.app_name, s.user_id LIMIT $4
-) AS f";
+SELECT app_name, user_id, session_id, expire_secs, expire_nanos FROM session
+WHERE session_id = $1 AND (app_name, user_id) > ($2, $3) ORDER BY app_name, user_id LIMIT $4";
 
 /// What the bare ids of a group may mean: a few sessions for each caller, which are locked next and read again. The second are those of
 /// callers that may see more.
@@ -45,50 +32,38 @@ pub(super) async fn look_up(
     needs: &[Needs<'_>],
     about: Time,
 ) -> Result<(Bare, Bare)> {
-    let mut by_id = Callers::of(needs, lives_until(about));
-    // Behind no name, which is never empty.
-    let start = |id: &&SessionId| SessionKey {
-        app_name: AppName::from_stored(""),
-        user_id: UserId::from_stored(""),
-        session_id: (*id).clone(),
-    };
-    let mut after: Vec<SessionKey> = by_id.keys().map(start).collect();
+    let by_id = Callers::of(needs, lives_until(about)).into_iter();
+    let found = by_id.map(async |(id, mut callers)| {
+        look_up_one(connection, id, &mut callers).await?;
+        Ok::<_, Fault>((id.clone(), callers.addresses()))
+    });
+    let found = try_join_all(found).await?.into_iter();
+    Ok(found.map(|(id, (few, of_many))| ((id.clone(), few), (id, of_many))).unzip())
+}
+
+async fn look_up_one(
+    connection: &Connection,
+    id: &SessionId,
+    callers: &mut Callers<'_>,
+) -> Result<()> {
+    // No name is empty.
+    let (mut app, mut user) = (AppName::from_stored(""), UserId::from_stored(""));
     let mut limit = FIRST_ROWS;
-    while !after.is_empty() {
-        let look_up = Columns::new(LOOK_UP).addresses(after.iter()).number(limit);
-        let mut pieces: HashMap<SessionId, (u64, SessionKey)> = HashMap::new();
-        let rows = look_up.all(connection).await?;
-        drop(look_up);
-        for row in rows {
-            let key = address(&row)?;
-            let expires = match row.try_get::<Option<i64>>(3)? {
-                Some(_) => Some(time(&row, 3)?),
-                None => None,
-            };
-            if let Some(callers) = by_id.get_mut(&key.session_id) {
-                callers.consider(&key, expires);
-            }
-            let new = || (0, key.clone());
-            let (rows, last) = pieces.entry(key.session_id.clone()).or_insert_with(new);
-            *rows += 1;
-            if *last < key {
-                *last = key;
-            }
+    loop {
+        let select = Columns::new(LOOK_UP).text(id).text(&app).text(&user).number(limit as u64);
+        let rows = select.all(connection).await?;
+        drop(select);
+        for row in &rows {
+            callers.consider(&address(row)?, optional_time(row, 3)?);
         }
-        let goes_on = |(rows, last): (u64, SessionKey)| {
-            let callers = by_id.get(&last.session_id).filter(|callers| !callers.have_enough());
-            callers.filter(|_| rows == limit).map(|_| last)
-        };
-        after = pieces.into_values().filter_map(goes_on).collect();
-        limit = next_rows(limit);
+        match rows.last() {
+            Some(last) if rows.len() == limit && !callers.have_enough() => {
+                (app, user) = (last.try_get(0)?, last.try_get(1)?);
+            }
+            _ => return Ok(()),
+        }
+        limit = (limit * 4).min(MAX_ROWS);
     }
-    let (mut bare, mut many) = (Bare::default(), Bare::default());
-    for (id, callers) in by_id {
-        let (addresses, of_many) = callers.addresses();
-        bare.insert(id.clone(), addresses);
-        many.insert(id.clone(), of_many);
-    }
-    Ok((bare, many))
 }
 
 fn lives_until(about: Time) -> Time {

@@ -136,7 +136,7 @@ impl Gate {
         matches!(append.session, SessionRef::Full(_)) || !self.limits.ask_application()
     }
 
-    /// The refusal of an append of a caller that does not heed those of its limit. Nobody needs to read the append for that.
+    /// The refusal of an append of a caller that ignores the refusals of its limit. It needs no decoding of the append.
     pub fn flood(&self, principal: &Principal) -> Option<Error> {
         self.limits.flood(principal)
     }

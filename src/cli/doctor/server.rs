@@ -1,4 +1,4 @@
-//! The server by its own account: health, credential, version, clock.
+//! The server by its own account: health, credential, version, contract, clock.
 
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use tonic_health::pb::{
     health_client::HealthClient,
 };
 
-use super::finding::{Finding, Outcome};
+use super::{
+    contract,
+    finding::{Finding, Outcome},
+};
 use crate::{
     cli::{
         connect::{ConnectArgs, Server},
@@ -58,6 +61,7 @@ pub async fn examine(connect: &ConnectArgs, findings: &mut Vec<Finding>) -> Resu
     findings.push(health(&server, answer.get_ref()).await);
     findings.push(credential(&server).await);
     findings.push(version(answer.metadata()));
+    findings.push(contract::examine(&server).await);
     findings.push(clock(answer.metadata(), time::now().seconds));
     Ok(())
 }

@@ -107,7 +107,7 @@ impl Drop for Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{bare::Bare, node::Node, write::needed::Needed};
+    use crate::{bare::Bare, write::needed::Needed};
     use sessiond_core::{
         commit::Append,
         domain::{delta::Delta, permission::Visibility, precondition::Condition},
