@@ -3,7 +3,6 @@
 //! This is the only layer that makes ids. What it adds to a store: `temp:` state ([`invocations`]), page tokens, watches that wait
 //! ([`watch`]), and templates.
 
-mod admin;
 mod events;
 pub mod invocations;
 mod lag;
