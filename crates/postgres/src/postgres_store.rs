@@ -23,7 +23,7 @@ use super::{
 };
 use sessiond_core::{
     commit::{Answer, Request},
-    read::{NamesRead, Read as _, SessionRead},
+    read::{HistoryRead, NamesRead, Read as _, SessionRead},
 };
 use sessiond_store::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
@@ -190,7 +190,7 @@ impl Store for PostgresStore {
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
         self.reads
             .begin()?
-            .read(query, |rows, read: &mut KeyChangeQuery| read.step(rows).boxed())
+            .read(query, |rows, read: &mut HistoryRead| read.step(rows).boxed())
             .await
     }
 

@@ -60,8 +60,8 @@ pub struct SessionsQuery {
 pub struct SessionPage {
     /// In the requested order, with their states if requested.
     pub sessions: Vec<(SessionInfo, Option<State>)>,
-    /// The last session looked at, behind which the next page begins; `None` at the end. A page may be short, even empty, and have
-    /// more behind it.
+    /// The last session looked at, behind which the next page begins; `None` at the end. A short page may have more behind it, an
+    /// empty one has not.
     pub rest: Option<ListKey>,
 }
 
@@ -180,6 +180,10 @@ pub struct KeyChangePage {
 }
 
 impl KeyChangePage {
+    pub fn empty(incarnation: Incarnation) -> Self {
+        Self { changes: Vec::new(), more: false, incarnation }
+    }
+
     /// Adds a change that fits. Returns whether it did; otherwise older ones are left.
     pub fn put(&mut self, change: KeyChange, budget: &mut Budget) -> bool {
         self.more = !budget.take(change.value.as_ref().map_or(0, Json::len));
