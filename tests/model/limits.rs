@@ -10,7 +10,7 @@ use sessiond::{
         json::Json,
         limits::{BATCH_BYTES, SCOPE_BYTES},
         precondition::Precondition,
-        scope::{SessionRef, StateKey},
+        scope::StateKey,
         session::Labels,
     },
 };
@@ -66,7 +66,7 @@ fn event(id: u128, delta: Delta, body: Option<Json>) -> NewEvent {
 
 fn append(events: Vec<NewEvent>) -> Request {
     Request::Append(Append {
-        session: SessionRef::Full(address("a/u/s")),
+        session: address("a/u/s"),
         events,
         precondition: Precondition::default(),
         request: None,

@@ -15,7 +15,7 @@ use sessiond::{
             UserId,
         },
         json::Json,
-        scope::{Scope, SessionKey, SessionRef},
+        scope::{Scope, SessionKey},
         session::{Expiration, Incarnation, Labels, SessionInfo},
         time::Time,
     },
@@ -60,14 +60,10 @@ pub fn request(write: &Write, now: Time) -> Option<Request> {
                 precondition: guard,
             })
         }
-        Write::Append { at, bare, state, events, guard, ask } => {
-            let key = address(at);
+        Write::Append { at, state, events, guard, ask } => {
             let events = events.into_iter().enumerate();
             Request::Append(Append {
-                session: match bare {
-                    true => SessionRef::bare(key.session_id),
-                    false => SessionRef::Full(key),
-                },
+                session: address(at),
                 events: events.map(|(at, entry)| new_event(at, entry, now)).collect(),
                 precondition: guard,
                 request: ask.map(request_key),

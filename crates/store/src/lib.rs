@@ -3,7 +3,6 @@
 //! [`Store`] is a contract from which another backend can be written. Writes are [requests](sessiond_core::commit::Request) that
 //! [`commit`](crate::commit) decides for all stores alike; [`group`] executes them in groups.
 
-pub mod bare;
 mod clock;
 mod condition;
 mod context;

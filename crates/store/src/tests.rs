@@ -137,9 +137,9 @@ pub fn event_of(id: &str, delta: Delta) -> NewEvent {
     }
 }
 
-pub fn batch(session: &str, events: impl IntoIterator<Item = NewEvent>) -> Append {
+pub fn batch(session: &str, events: impl IntoIterator<Item = NewEvent>) -> Append<SessionKey> {
     Append {
-        session: SessionRef::Full(address(session)),
+        session: address(session),
         events: events.into_iter().collect(),
         precondition: Precondition::default(),
         request: None,
@@ -147,7 +147,7 @@ pub fn batch(session: &str, events: impl IntoIterator<Item = NewEvent>) -> Appen
     }
 }
 
-pub fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append {
+pub fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append<SessionKey> {
     batch(session, [event(id, set)])
 }
 

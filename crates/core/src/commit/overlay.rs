@@ -50,7 +50,7 @@ impl<'l> Overlay<'l> {
         }
     }
 
-    /// Ends the decision unless it is known what keys are. A bare id may mean another session by now than the one whose keys were loaded.
+    /// Ends the decision unless it is known what keys are.
     fn require<'k>(&self, mut keys: impl Iterator<Item = &'k StateKey>) -> Result<(), Refusal> {
         let base = |key: &StateKey| self.base[key.scope()? as usize];
         let covered = keys.all(|key| base(key).is_none_or(|scope| scope.covers(key.name())));

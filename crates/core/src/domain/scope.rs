@@ -22,6 +22,12 @@ pub enum SessionRef {
     Bare(SessionId, Visibility),
 }
 
+impl From<SessionKey> for SessionRef {
+    fn from(key: SessionKey) -> Self {
+        Self::Full(key)
+    }
+}
+
 impl SessionKey {
     /// Whether a caller sees the session.
     pub fn is_seen(&self, visibility: &Visibility) -> bool {

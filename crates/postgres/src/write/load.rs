@@ -4,7 +4,6 @@
 
 use super::{
     super::{
-        bare,
         columns::{Columns, Step, pipeline, step},
         connect::{clock, connection::Connection},
         node::Node,
@@ -134,17 +133,15 @@ pub(super) async fn load(
     loaded: &mut Loaded,
 ) -> Result<Stored> {
     let Opening { record, set_time, about } = opening;
-    let (named, many) = bare::look_up(connection, needs, about).await?;
     let is_sweep = needs.iter().any(|needs| needs.sweep);
     let swept = match is_sweep {
         true => rare::look_up_swept(connection, about).await?,
         false => rare::Swept::default(),
     };
-    let mut needed = Needed::of(needs, &named);
+    let mut needed = Needed::of(needs);
     needed.sessions.extend(swept.expired.iter().cloned());
     needed.scopes.extend(swept.emptied.iter().cloned());
     needed.visible.extend(swept.emptied.iter().cloned());
-    loaded.bare.extend(named);
     let answers = read(connection, &needed, record).await?;
     let time = answers[TIME].first().map(clock::database_time).transpose()?;
     let no_time = || Error::internal("the database told no time");
@@ -157,7 +154,6 @@ pub(super) async fn load(
     fill::markers(&answers[MARKERS], loaded)?;
     fill::events(&answers[EVENTS], &needed, loaded)?;
     fill::requests(&answers[REQUESTS], &needed, loaded)?;
-    bare::note_many(many, about, loaded);
     let is_new = |node: &Node| loaded.scope(&scope_key(node)).is_none_or(|it| it.version == 0);
     if needed.scopes.iter().any(is_new) {
         loaded.version_floor = rare::read_version_floor(connection).await?;
