@@ -39,7 +39,7 @@
 //!
 //! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
 //! 2. `server/dispatch.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
-//!    passes it to the services, once the store is open and the request has come whole.
+//!    passes it to the services, once the store is open and the request body is complete.
 //! 3. `rpc/services.rs` has the handler, to which tonic's router passes the call: decode, call, encode.
 //! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id, and the principal.
 //! 5. `rpc/convert/decode/requests.rs` validates the request and turns it into a [`store::Append`]: it collects all faults to report them

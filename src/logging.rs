@@ -19,8 +19,8 @@ use crate::config::{Config, LogFormat};
 /// The filter of the process's log, once there is one.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Replaces the filter of the running log. The filter until now decides whether the line about it appears, so that nobody silences the
-/// log unseen.
+/// Replaces the filter of the running log. The previous filter decides whether the line about it appears, so that silencing
+/// the log is itself logged.
 pub fn set_filter(text: &str) -> Result<(), String> {
     let filter = filter(text)?;
     let Some(handle) = FILTER.get() else { return Err("This process has no log.".into()) };

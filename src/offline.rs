@@ -1,6 +1,5 @@
 //! Commands that no server takes part in: verify, compact and migrate stores that none has open, and check a policy.
 
-mod output;
 mod policy;
 
 use std::{
@@ -9,9 +8,10 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use crate::{
-    cli::{Progress as Bar, tell},
+    cli::{self, Failure, progress_bar, tell},
     config::{PostgresArgs, StoreArgs},
     engine::new_store_id,
     store::{
@@ -22,8 +22,6 @@ use crate::{
         },
     },
 };
-use output::print;
-
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Check a database file for damage. The server must not be running.
@@ -136,17 +134,25 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
     }
 }
 
+/// Prints a JSON object as a line. A reader that has gone is no failure.
+fn print(line: &impl Serialize) -> Result<(), String> {
+    match cli::print(line) {
+        Ok(()) | Err(Failure::OutputClosed) => Ok(()),
+        Err(failure) => Err(failure.text()),
+    }
+}
+
 /// Prints findings, and shows on a terminal how far the work is.
 struct Shown {
     printed: Result<(), String>,
-    bar: Option<(Part, Bar)>,
+    bar: Option<(Part, indicatif::ProgressBar)>,
 }
 
 impl Observer for Shown {
     fn found(&mut self, finding: &Finding) {
         if self.printed.is_ok() {
             self.printed = match &self.bar {
-                Some((_, bar)) => bar.pause(|| print(finding)),
+                Some((_, bar)) => bar.suspend(|| print(finding)),
                 None => print(finding),
             };
         }
@@ -156,7 +162,7 @@ impl Observer for Shown {
         if let Some((shown, bar)) = &self.bar
             && *shown == part
         {
-            return bar.set(rows);
+            return bar.set_position(rows);
         }
         // The bar of the part before goes first: they have the same line.
         self.bar = None;
@@ -166,10 +172,6 @@ impl Observer for Shown {
             Part::ApplicationsAndUsers => "verifying applications and users",
             Part::References => "verifying references",
         };
-        let bar = match total {
-            Some(total) => Bar::new(label, total),
-            None => Bar::spinner(label),
-        };
-        self.bar = Some((part, bar));
+        self.bar = Some((part, progress_bar(label, total)));
     }
 }

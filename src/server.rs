@@ -57,7 +57,7 @@ pub struct Running {
     phase: watch::Sender<Phase>,
     serving: AbortOnDropHandle<()>,
     /// The admin listener, which answers until the end, so that a probe sees the drain, and what reloads files.
-    beside: Vec<AbortOnDropHandle<()>>,
+    background: Vec<AbortOnDropHandle<()>>,
     in_flight: TaskTracker,
     traces: Option<Traces>,
     drain_timeout: Duration,
@@ -77,7 +77,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let (address, admin_address) = (listener.address(), admin.as_ref().map(Listener::address));
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
-    // Nobody sees metrics without an admin listener.
+    // Only the admin listener shows metrics.
     let calls = admin.is_some().then(|| metrics.calls(rpc::methods()));
     let traces = Traces::from_environment();
     let dispatch = Dispatch::new(
@@ -91,17 +91,17 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let edge = Edge { dispatch, authenticator: Arc::clone(&authenticator) };
     let limit = ConnectionLimit::new(max_connections(config), metrics.connections.clone());
     let serving = spawn(connections::serve(listener, limit, edge, phase.subscribe()));
-    let mut beside = Vec::new();
+    let mut background = Vec::new();
     if let Some(listener) = admin {
         let routes = admin::routes(phase.subscribe(), Arc::clone(&metrics));
-        beside.push(spawn(admin::serve(listener, routes)));
+        background.push(spawn(admin::serve(listener, routes)));
     }
     let of_policy = policy.map(|policy| policy as Arc<dyn Reload>);
     let files: Vec<_> =
         tls.iter().map(Tls::files).chain(authenticator.files()).chain(of_policy).collect();
     if !files.is_empty() {
         let interval = Duration::from_secs(config.tls.reload_interval);
-        beside.push(spawn(reload::follow(files, interval, metrics.tls().clone())));
+        background.push(spawn(reload::follow(files, interval, metrics.tls().clone())));
     }
     let recovered = store::unfinished_bytes(&config.store.url);
     let engine = open(config, metrics, policies).await?;
@@ -112,7 +112,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     phase.send_replace(Phase::Open(*engine.condition().borrow()));
     tell_ready(config, &address, admin_address.as_deref(), recovered);
     let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running { address, engine, phase, serving, beside, in_flight, traces, drain_timeout })
+    Ok(Running { address, engine, phase, serving, background, in_flight, traces, drain_timeout })
 }
 
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
@@ -247,8 +247,9 @@ impl Running {
 
     /// Ends watches with their cursor, completes unary calls, and closes the store once its queue is empty.
     async fn drain(self) -> bool {
-        let Self { engine, phase, mut serving, beside, in_flight, traces, drain_timeout, .. } =
-            self;
+        let Self {
+            engine, phase, mut serving, background, in_flight, traces, drain_timeout, ..
+        } = self;
         let until = instant() + drain_timeout;
         tracing::info!(timeout_secs = drain_timeout.as_secs(), "shutting down");
         phase.send_replace(Phase::Draining);
@@ -277,12 +278,12 @@ impl Running {
         };
         match &failure {
             None => tracing::info!("stopped: every call was answered and the store is closed"),
-            Some(failure) => tracing::error!("stopped: {failure}"),
+            Some(failure) => tracing::error!(cause = failure, "stopped"),
         }
         if let Some(traces) = traces {
             traces.shut_down(until.saturating_duration_since(instant())).await;
         }
-        drop(beside);
+        drop(background);
         failure.is_none()
     }
 }

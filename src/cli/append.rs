@@ -4,7 +4,6 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
     thread,
 };
 
@@ -51,23 +50,11 @@ pub struct BatchArgs {
 #[derive(Debug, Args)]
 pub struct StreamArgs {
     /// Application of lines without a key.
-    #[arg(
-        long,
-        env = "SESSIOND_APP",
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
-    app: String,
+    #[arg(long, env = "SESSIOND_APP", value_name = "NAME")]
+    app: Option<String>,
     /// User of lines without a key.
-    #[arg(
-        long,
-        env = "SESSIOND_USER",
-        value_name = "ID",
-        default_value = "",
-        hide_default_value = true
-    )]
-    user: String,
+    #[arg(long, env = "SESSIOND_USER", value_name = "ID")]
+    user: Option<String>,
     /// Session of lines without a key.
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     session: Option<String>,
@@ -105,25 +92,21 @@ pub async fn batch(connect: &ConnectArgs, args: BatchArgs) -> Result<(), Failure
 }
 
 /// Sends the lines while the answers arrive. A line that cannot be read ends the input, after those before it.
-pub async fn stream(server: &Server, mut args: StreamArgs, format: Format) -> Result<(), Failure> {
-    if let (true, Some(session_id)) = (args.app.is_empty(), args.session.clone()) {
-        let bare = v1::SessionKey { session_id, ..Default::default() };
-        let key = whole_key(server, bare).await?;
-        (args.app, args.user) = (key.app_name, key.user_id);
-    }
-    let (sender, receiver) = mpsc::channel(QUEUED);
-    let fault = Arc::new(Mutex::new(None));
-    let reader = {
-        let fault = Arc::clone(&fault);
-        // Standard input blocks, and a thread that waits for it must not keep the program from ending.
-        thread::spawn(move || {
-            if let Err(error) = send_lines(&args, &sender)
-                && let Ok(mut fault) = fault.lock()
-            {
-                *fault = Some(error);
-            }
-        })
+pub async fn stream(server: &Server, args: StreamArgs, format: Format) -> Result<(), Failure> {
+    let StreamArgs { app, user, session, file } = args;
+    let app_name = app.unwrap_or_default();
+    // A bare id has neither.
+    let user_id = user.filter(|_| !app_name.is_empty()).unwrap_or_default();
+    let key = match session {
+        Some(session_id) => {
+            let key = v1::SessionKey { app_name, user_id, session_id };
+            Some(whole_key(server, key).await?)
+        }
+        None => None,
     };
+    let (sender, receiver) = mpsc::channel(QUEUED);
+    // Standard input blocks, and a thread that waits for it must not keep the program from ending.
+    let reader = thread::spawn(move || send_lines(&file, key.as_ref(), &sender));
     let requests = ReceiverStream::new(receiver);
     let mut answers = server.events().append_event_stream(requests).await?.into_inner();
     let mut refused = 0_u64;
@@ -136,8 +119,7 @@ pub async fn stream(server: &Server, mut args: StreamArgs, format: Format) -> Re
         output::print_as(format, &AsJson(answer))?;
     }
     // The stream ends when all lines are sent, so the thread has ended or is about to.
-    let _ = reader.join();
-    if let Some(error) = fault.lock().ok().and_then(|mut fault| fault.take()) {
+    if let Ok(Err(error)) = reader.join() {
         return Err(Failure::Failed(error));
     }
     if refused > 0 {
@@ -147,19 +129,22 @@ pub async fn stream(server: &Server, mut args: StreamArgs, format: Format) -> Re
     Ok(())
 }
 
-fn send_lines(args: &StreamArgs, to: &Sender<v1::AppendEventStreamRequest>) -> Result<(), String> {
-    let cannot_read = |error: io::Error| format!("cannot read {}: {error}", name(&args.file));
-    let from: Box<dyn BufRead> = if args.file == Path::new("-") {
-        Box::new(BufReader::new(io::stdin()))
-    } else {
-        Box::new(BufReader::new(File::open(&args.file).map_err(cannot_read)?))
+fn send_lines(
+    file: &Path,
+    key: Option<&v1::SessionKey>,
+    to: &Sender<v1::AppendEventStreamRequest>,
+) -> Result<(), String> {
+    let cannot_read = |error: io::Error| format!("cannot read {}: {error}", name(file));
+    let from: Box<dyn BufRead> = match file == Path::new("-") {
+        true => Box::new(BufReader::new(io::stdin())),
+        false => Box::new(BufReader::new(File::open(file).map_err(cannot_read)?)),
     };
     for (number, line) in (1..).zip(from.lines()) {
         let line = line.map_err(cannot_read)?;
         if line.trim().is_empty() {
             continue;
         }
-        let append = append_of(&line, args).map_err(|error| format!("line {number}: {error}"))?;
+        let append = append_of(&line, key).map_err(|error| format!("line {number}: {error}"))?;
         let request = v1::AppendEventStreamRequest { append: Some(append) };
         if to.blocking_send(request).is_err() {
             // The stream has ended, and its status tells why.
@@ -170,21 +155,16 @@ fn send_lines(args: &StreamArgs, to: &Sender<v1::AppendEventStreamRequest>) -> R
 }
 
 /// Reads an append with its key and precondition, or an event alone.
-fn append_of(line: &str, args: &StreamArgs) -> Result<v1::AppendEventRequest, String> {
+fn append_of(line: &str, key: Option<&v1::SessionKey>) -> Result<v1::AppendEventRequest, String> {
     let json = object_of(line)?;
-    let mut append = if member(&json, &["event"]).is_some() {
-        let mut append: v1::AppendEventRequest = from_json(&json)?;
-        append.event = append.event.map(sendable).transpose()?;
-        append
-    } else {
-        v1::AppendEventRequest { event: Some(sendable(from_json(&json)?)?), ..Default::default() }
+    let mut append: v1::AppendEventRequest = match member(&json, &["event"]) {
+        Some(_) => from_json(&json)?,
+        None => v1::AppendEventRequest { event: Some(from_json(&json)?), ..Default::default() },
     };
+    append.event = append.event.map(sendable).transpose()?;
+    append.key = append.key.or_else(|| key.cloned());
     if append.key.is_none() {
-        let session_id = args.session.clone();
-        let session_id =
-            session_id.ok_or("no key. Give the line a member `key`, or pass --session")?;
-        let (app_name, user_id) = (args.app.clone(), args.user.clone());
-        append.key = Some(v1::SessionKey { app_name, user_id, session_id });
+        return Err("no key. Give the line a member `key`, or pass --session".to_owned());
     }
     append.json_form = JSON_FORM;
     Ok(append)
@@ -217,23 +197,18 @@ fn name(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn args(session: Option<&str>) -> StreamArgs {
-        StreamArgs {
-            app: "a".to_owned(),
-            user: "u".to_owned(),
-            session: session.map(str::to_owned),
-            file: PathBuf::new(),
-        }
+    fn key(session_id: &str) -> v1::SessionKey {
+        v1::SessionKey { session_id: session_id.to_owned(), ..Default::default() }
     }
 
     #[test]
     fn a_line_is_an_event_or_an_append() {
-        let append = append_of(r#"{"author":"x","sequence":9,"body":{"n":1.0}}"#, &args(Some("s")));
+        let append = append_of(r#"{"author":"x","sequence":9,"body":{"n":1.0}}"#, Some(&key("s")));
         let append = append.unwrap();
         assert_eq!(append.key.unwrap().session_id, "s");
         assert_eq!(append.event.unwrap().sequence, 0, "the server numbers events");
         let line = r#"{"key":{"session_id":"t"},"event":{"author":"x"},"precondition":{"expected_sequence":4}}"#;
-        let append = append_of(line, &args(Some("s"))).unwrap();
+        let append = append_of(line, Some(&key("s"))).unwrap();
         assert_eq!(append.key.unwrap().session_id, "t");
         assert_eq!(append.precondition.unwrap().expected_sequence, Some(4));
     }
@@ -248,7 +223,7 @@ mod tests {
             (r#"{"rewind_to_sequence":1}"#, "session rewind"),
             (r#"{"event":{"rewind_to_sequence":1}}"#, "session rewind"),
         ] {
-            let error = append_of(line, &args(None)).unwrap_err();
+            let error = append_of(line, None).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
         }
     }

@@ -29,7 +29,8 @@ impl TokenArgs {
     }
 
     pub fn file(&self) -> &Option<PathBuf> {
-        &self.token_file
+        let Self { token_file } = self;
+        token_file
     }
 
     /// Adds the token of the file to calls to a server.

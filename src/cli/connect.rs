@@ -82,30 +82,29 @@ pub struct Group<A: Subcommand> {
 /// Returns the form that the transport takes, `http://…`, `https://…` or `unix:…`. An empty text is the default, as in
 /// `SESSIOND_SERVER=`.
 fn parse_address(text: &str) -> Result<String, String> {
-    let wrong = |fault| {
-        Err(format!(
-            "`{text}` {fault}. Write HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:/PATH"
-        ))
+    let wrong = || {
+        format!(
+            "`{text}` is not an address. Write HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+        )
     };
     if text.is_empty() {
         return Ok(DEFAULT_SERVER.to_owned());
     }
     if let Some(path) = text.strip_prefix("unix:") {
-        let is_empty = path.trim_start_matches('/').is_empty();
-        return if is_empty { wrong("has no path") } else { Ok(text.to_owned()) };
+        let has_path = !path.trim_start_matches('/').is_empty();
+        return has_path.then(|| text.to_owned()).ok_or_else(wrong);
     }
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let uri =
-        url.parse::<Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
-    let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
-    let Some(uri) = uri else { return wrong("is not an address") };
-    match (uri.port_u16(), uri.scheme_str(), uri.host()) {
-        (Some(_), ..) => Ok(url),
+    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    match (uri.scheme_str(), uri.host().filter(|host| !host.is_empty()), uri.port_u16()) {
+        (Some("http" | "https"), Some(_), Some(_)) => Ok(url),
         // Not `h:` or `h:99999999`.
-        (None, Some(scheme), Some(host)) if uri.authority().is_some_and(|it| it == host) => {
+        (Some(scheme @ ("http" | "https")), Some(host), None)
+            if uri.authority().is_some_and(|it| it == host) =>
+        {
             Ok(format!("{scheme}://{host}:{DEFAULT_PORT}"))
         }
-        _ => wrong("is not an address"),
+        _ => Err(wrong()),
     }
 }
 

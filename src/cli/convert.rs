@@ -60,37 +60,77 @@ pub fn delta(mut set: Vec<(String, Json)>, mut remove: Vec<String>) -> Option<v1
 }
 
 pub fn file_event(event: v1::Event) -> Event {
-    let delta = event.state_delta.unwrap_or_default();
-    let body = match event.body_form {
-        Some(BodyForm::BodyJson(text)) => Some(Json::from_stored(text)),
-        _ => None,
+    let v1::Event {
+        event_id,
+        sequence,
+        invocation_id,
+        author,
+        branch,
+        event_time,
+        // The server's own.
+        commit_time: _,
+        // Fragments are not stored.
+        partial: _,
+        state_delta,
+        body_form,
+        // Text is exact.
+        rounded: _,
+        rewind_to_sequence,
+        rewound,
+        trace_id,
+    } = event;
+    // A stored delta has the results of its operations.
+    let v1::StateDelta { set_form, remove, operations: _ } = state_delta.unwrap_or_default();
+    let set = match set_form {
+        Some(SetForm::SetJson(text)) => Json::from_stored(text).members(),
+        Some(SetForm::Set(_)) | None => Vec::new(),
     };
+    let body = match body_form {
+        Some(BodyForm::BodyJson(text)) => Some(Json::from_stored(text)),
+        Some(BodyForm::Body(_)) | None => None,
+    };
+    let rewind_to = rewind_to_sequence;
     Event {
-        event_id: event.event_id,
-        sequence: event.sequence,
-        invocation_id: event.invocation_id,
-        author: event.author,
-        branch: event.branch,
-        event_time: event.event_time,
-        trace_id: event.trace_id,
-        set: set_members(&delta),
-        remove: delta.remove,
+        event_id,
+        sequence,
+        invocation_id,
+        author,
+        branch,
+        event_time,
+        trace_id,
+        set,
+        remove,
         body,
-        rewind_to: event.rewind_to_sequence,
-        rewound: event.rewound,
+        rewind_to,
+        rewound,
     }
 }
 
 /// The event to append. Its trace is that of the call.
 pub fn new_event(event: Event) -> v1::Event {
+    let Event {
+        event_id,
+        invocation_id,
+        author,
+        branch,
+        event_time,
+        set,
+        remove,
+        body,
+        sequence: _,
+        trace_id: _,
+        // A rewind is a call of its own, and hides events by itself.
+        rewind_to: _,
+        rewound: _,
+    } = event;
     v1::Event {
-        event_id: event.event_id,
-        invocation_id: event.invocation_id,
-        author: event.author,
-        branch: event.branch,
-        event_time: event.event_time,
-        state_delta: delta(event.set, event.remove),
-        body_form: event.body.map(|body| BodyForm::BodyJson(body.into_string())),
+        event_id,
+        invocation_id,
+        author,
+        branch,
+        event_time,
+        state_delta: delta(set, remove),
+        body_form: body.map(|body| BodyForm::BodyJson(body.into_string())),
         ..Default::default()
     }
 }

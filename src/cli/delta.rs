@@ -106,25 +106,20 @@ impl DeltaArgs {
 // Derived arguments forget in which order different flags stood; operations need it.
 impl FromArgMatches for DeltaArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let flags = DeltaFlags::from_arg_matches(matches)?;
-        let operations = [
-            ("increment", flags.increment),
-            ("append", flags.append),
-            ("default", flags.default),
-            ("merge", flags.merge),
-        ];
+        let DeltaFlags { set, set_all, remove, increment, append, keep, default, merge } =
+            DeltaFlags::from_arg_matches(matches)?;
+        let given =
+            [("increment", increment), ("append", append), ("default", default), ("merge", merge)];
         let positions = |flag| matches.indices_of(flag).into_iter().flatten();
-        let operations =
-            operations.into_iter().flat_map(|(flag, given)| positions(flag).zip(given));
-        let mut operations: BTreeMap<_, _> = operations.collect();
-        for given in operations.values_mut() {
+        let given = given.into_iter().flat_map(|(flag, given)| positions(flag).zip(given));
+        let mut operations: Vec<_> = given.collect::<BTreeMap<_, _>>().into_values().collect();
+        for given in &mut operations {
             if let Some(Operation::ListAppend(append)) = &mut given.operation {
-                append.max_length = flags.keep.unwrap_or_default();
+                append.max_length = keep.unwrap_or_default();
             }
         }
-        let set_form = set_object(flags.set_all, flags.set).map(SetForm::SetJson);
-        let operations = operations.into_values().collect();
-        Ok(Self(v1::StateDelta { set_form, remove: flags.remove, operations }))
+        let set_form = set_object(set_all, set).map(SetForm::SetJson);
+        Ok(Self(v1::StateDelta { set_form, remove, operations }))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -185,10 +180,9 @@ impl PreconditionArgs {
     /// `None` if nothing is expected.
     pub fn precondition(self) -> Option<v1::Precondition> {
         let exists = |exists| move |key| check(key, Condition::Exists(exists));
-        let mut keys = self.expect_value;
-        keys.extend(self.expect_version);
-        keys.extend(self.expect_exists.into_iter().map(exists(true)));
-        keys.extend(self.expect_absent.into_iter().map(exists(false)));
+        let keys = self.expect_value.into_iter().chain(self.expect_version);
+        let keys = keys.chain(self.expect_exists.into_iter().map(exists(true)));
+        let keys = keys.chain(self.expect_absent.into_iter().map(exists(false))).collect();
         let precondition = v1::Precondition { expected_sequence: self.expect, keys, uid: self.uid };
         (precondition != v1::Precondition::default()).then_some(precondition)
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tonic::{Code, Status};
-use tonic_types::StatusExt as _;
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::terminal::{columns, escape_lines, wrap_message};
 use crate::proto::code_name;
@@ -30,23 +30,23 @@ pub enum Failure {
     Failed(String),
     /// Everything was reported already; only the exit code remains.
     Reported,
-    /// The reader of our output has closed it: nobody is left to tell.
+    /// The reader of our output has closed it.
     OutputClosed,
 }
 
 impl Failure {
     /// Writes the failure to standard error. Returns the exit code.
     pub fn report(&self) -> ExitCode {
-        if !matches!(self, Self::Reported | Self::OutputClosed) {
-            tell(&format!("error: {}", self.text()));
+        match self {
+            Self::OutputClosed => return ExitCode::SUCCESS,
+            Self::Reported => {}
+            _ => tell(&format!("error: {}", self.text())),
         }
         match self {
             Self::Usage(_) => ExitCode::from(2),
-            Self::Unreachable(_) => ExitCode::from(3),
-            Self::Refused(_) if self.is_lost() => ExitCode::from(3),
             Self::Refused(status) if is_misunderstanding(status) => ExitCode::from(3),
-            Self::Refused(_) | Self::Failed(_) | Self::Reported => ExitCode::FAILURE,
-            Self::OutputClosed => ExitCode::SUCCESS,
+            _ if self.is_lost() => ExitCode::from(3),
+            _ => ExitCode::FAILURE,
         }
     }
 
@@ -60,31 +60,36 @@ impl Failure {
         }
     }
 
-    /// Whether the server refused for this reason.
+    /// What the server says beside its message; nothing if it has not refused.
+    fn details(&self) -> ErrorDetails {
+        match self {
+            Self::Refused(status) => status.get_error_details(),
+            _ => ErrorDetails::new(),
+        }
+    }
+
     pub fn has_reason(&self, reason: &str) -> bool {
-        let Self::Refused(status) = self else { return false };
-        status.get_details_error_info().is_some_and(|info| info.reason == reason)
+        self.details().error_info().is_some_and(|info| info.reason == reason)
+    }
+
+    pub fn metadata(&self, name: &str) -> Option<String> {
+        self.details().error_info()?.metadata.get(name).cloned()
     }
 
     /// Whether the server found a fault in this field of the request.
     pub fn names_field(&self, field: &str) -> bool {
-        let Self::Refused(status) = self else { return false };
-        let request = status.get_details_bad_request();
-        request.is_some_and(|it| it.field_violations.iter().any(|it| it.field == field))
-    }
-
-    /// What the server says beside its reason.
-    pub fn metadata(&self, name: &str) -> Option<String> {
-        let Self::Refused(status) = self else { return None };
-        status.get_details_error_info()?.metadata.remove(name)
+        let details = self.details();
+        details
+            .bad_request()
+            .is_some_and(|it| it.field_violations.iter().any(|it| it.field == field))
     }
 
     /// The position of the event in a batch that the server names.
     pub fn event_index(&self) -> Option<usize> {
-        let Self::Refused(status) = self else { return None };
-        let violations = status.get_details_bad_request()?.field_violations;
-        let mut fields = violations.iter().map(|violation| violation.field.as_str());
-        fields.find_map(|field| field.strip_prefix("events[")?.split(']').next()?.parse().ok())
+        let details = self.details();
+        let mut violations = details.bad_request()?.field_violations.iter();
+        let index = |field: &str| field.strip_prefix("events[")?.split(']').next()?.parse().ok();
+        violations.find_map(|violation| index(&violation.field))
     }
 
     /// Whether the connection broke: UNAVAILABLE that no server has said.
@@ -96,18 +101,15 @@ impl Failure {
     /// Whether the same call with the same event or request id may be sent again. Every error of the server says so.
     /// UNAVAILABLE without ErrorInfo comes from the transport, and the call may or may not have been applied.
     pub fn is_retryable(&self) -> bool {
-        let Self::Refused(status) = self else { return false };
-        let info = status.get_details_error_info();
-        match info.as_ref().and_then(|info| info.metadata.get("retryable")) {
-            Some(retryable) => matches!(retryable.as_str(), "yes" | "same_id"),
-            None => self.is_lost(),
+        match (self.metadata("retryable"), self) {
+            (Some(retryable), _) => matches!(retryable.as_str(), "yes" | "same_id"),
+            (None, failure) => matches!(failure, Self::Refused(_)) && failure.is_lost(),
         }
     }
 
     /// The delay before a retry that the server asks for.
     pub fn retry_delay(&self) -> Option<Duration> {
-        let Self::Refused(status) = self else { return None };
-        status.get_details_retry_info()?.retry_delay
+        self.details().retry_info()?.retry_delay
     }
 }
 
@@ -126,10 +128,9 @@ impl From<serde_json::Error> for Failure {
 /// Errors of standard output; files have messages of their own.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::OutputClosed
-        } else {
-            Self::Failed(format!("cannot write the output: {error}"))
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Failed(format!("cannot write the output: {error}")),
         }
     }
 }
@@ -233,8 +234,6 @@ pub fn warn_of_dropped(keys: &[String]) {
 #[cfg(test)]
 mod tests {
     use std::{collections::HashMap, time::Duration};
-
-    use tonic_types::ErrorDetails;
 
     use super::*;
 

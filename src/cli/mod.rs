@@ -47,7 +47,7 @@ pub use failure::{Failure, tell};
 pub use hints::with_hints;
 pub use output::print;
 pub use parse::positive;
-pub use progress::Progress;
+pub use progress::progress_bar;
 pub use suggest::suggest;
 pub use time::parse_seconds;
 
@@ -143,7 +143,7 @@ mod tests {
             }
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "{} has no example", command.get_name());
-            // Narrower terminals break them, and nobody can copy them any more.
+            // Narrower terminals would break longer ones, and they could not be copied.
             let wide = help.lines().find(|line| line.chars().count() > 80);
             assert_eq!(wide, None, "{} has a line of more than 80 columns", command.get_name());
             let help = help.replace("\\\n", " ");

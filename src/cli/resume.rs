@@ -1,6 +1,6 @@
 //! A watch that resumes at its cursor after a lost connection, a restart of the server or the end of its token.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use tonic::{Code, Status, Streaming};
 
@@ -41,40 +41,30 @@ impl Watch {
     pub async fn next(&mut self) -> Result<Option<WatchResponse>, Failure> {
         let (mut wait, mut lost, mut breaks) = (FIRST_WAIT, false, 0);
         loop {
-            match self.receive().await {
+            let status = match self.receive().await {
                 Ok(message) => {
                     if lost {
                         tell("note: reconnected, no changes were missed");
                     }
-                    if let Some(message) = &message {
-                        self.begun = true;
-                        if !message.cursor.is_empty() {
-                            self.request.cursor.clone_from(&message.cursor);
-                        }
-                    }
                     return Ok(message);
                 }
-                Err(status) => {
-                    let broken = is_broken(&status);
-                    breaks += u32::from(broken);
-                    let failure = Failure::from(status);
-                    let passes = failure.is_retryable() || (broken && breaks <= BREAKS);
-                    if self.begun && self.renews_token(&failure) {
-                        self.stream = None;
-                        continue;
-                    }
-                    if !self.begun || !passes {
-                        return Err(failure);
-                    }
-                    self.stream = None;
-                    if !lost {
-                        tell("note: connection lost, waiting for the server");
-                        lost = true;
-                    }
-                    tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(LONGEST_WAIT);
-                }
+                Err(status) => status,
+            };
+            let broken = is_broken(&status);
+            breaks += u32::from(broken);
+            let failure = Failure::from(status);
+            self.stream = None;
+            if self.begun && self.renews_token(&failure) {
+                continue;
             }
+            if !self.begun || !(failure.is_retryable() || (broken && breaks <= BREAKS)) {
+                return Err(failure);
+            }
+            if !mem::replace(&mut lost, true) {
+                tell("note: connection lost, waiting for the server");
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
@@ -95,7 +85,14 @@ impl Watch {
                 none.insert(self.server.watch().watch(self.request.clone()).await?.into_inner())
             }
         };
-        stream.message().await
+        let message = stream.message().await?;
+        if let Some(message) = &message {
+            self.begun = true;
+            if !message.cursor.is_empty() {
+                self.request.cursor.clone_from(&message.cursor);
+            }
+        }
+        Ok(message)
     }
 }
 

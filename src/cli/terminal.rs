@@ -5,11 +5,11 @@ use std::{borrow::Cow, fmt::Display, io};
 use anstyle::{AnsiColor, Style};
 use terminal_size::{Width, terminal_size_of};
 use textwrap::WordSplitter;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 pub use super::hidden::{escape, escape_lines};
 
-/// Columns of text that is read in a pager or of which nobody knows the terminal.
+/// Columns of text without a known terminal, as in a pager.
 const DEFAULT_COLUMNS: usize = 80;
 /// Longer lines of text are hard to read.
 pub const TEXT_COLUMNS: usize = 100;
@@ -37,17 +37,7 @@ pub fn columns() -> usize {
 
 /// The text in at most `columns` columns; `…` stands for what is missing.
 pub fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
-    if text.width() <= columns {
-        return Cow::Borrowed(text);
-    }
-    let mut left = columns.saturating_sub(1);
-    let shown = text.chars().take_while(|letter| {
-        let width = letter.width().unwrap_or_default();
-        let taken = width <= left;
-        left = left.saturating_sub(width);
-        taken
-    });
-    Cow::Owned(shown.chain(['…']).collect())
+    console::truncate_str(text, columns, "…")
 }
 
 /// The text wrapped to `columns`, each line behind `indent`. Empty lines stay.

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use indicatif::HumanDuration;
 use prost_types::{Duration, Timestamp};
 
 pub use super::adk_file::time::{format, parse};
@@ -16,20 +17,14 @@ pub fn is_past(time: &Timestamp) -> bool {
     (time.seconds, time.nanos) <= (now.seconds, now.nanos)
 }
 
-/// `3 minutes ago` or `in 3 minutes`; within a few seconds `now`.
+/// `3 minutes ago` or `in 3 minutes`; within a second `now`.
 pub fn ago(time: Timestamp, now: Timestamp) -> String {
     let seconds = now.seconds - time.seconds;
-    let units = [(31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3600, "hour")];
-    let units = units.into_iter().chain([(60, "minute"), (1, "second")]);
-    let unit = units.into_iter().find(|(length, _)| seconds.abs() >= *length);
-    let Some((length, unit)) = unit.filter(|_| seconds.abs() >= 2) else {
-        return "now".to_owned();
-    };
-    let number = seconds.abs() / length;
-    let plural = if number == 1 { "" } else { "s" };
-    match seconds > 0 {
-        true => format!("{number} {unit}{plural} ago"),
-        false => format!("in {number} {unit}{plural}"),
+    let distance = HumanDuration(std::time::Duration::from_secs(seconds.unsigned_abs()));
+    match seconds {
+        -1..=1 => "now".to_owned(),
+        2.. => format!("{distance} ago"),
+        _ => format!("in {distance}"),
     }
 }
 
@@ -54,19 +49,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     };
     let mut parts = text.split_inclusive(['s', 'm', 'h', 'd']);
     let seconds = parts.try_fold(0_i64, |sum, part| sum.checked_add(seconds_of(part)?));
-    match seconds {
-        Some(seconds) if seconds > 0 => Ok(Duration { seconds, nanos: 0 }),
-        _ => Err(format!("`{text}` is not a duration. Write it as 90s, 15m, 1h30m or 7d")),
-    }
-}
-
-/// The seconds of `Thu, 01 Jan 1970 00:10:00 GMT`.
-pub fn parse_http_date(text: &str) -> Option<i64> {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let parts: Vec<_> = text.split(' ').collect();
-    let [_, day, month, year, clock, "GMT"] = parts[..] else { return None };
-    let month = MONTHS.find(month)? / 3 + 1;
-    parse(&format!("{year}-{month:02}-{day}T{clock}Z")).ok().map(|time| time.seconds)
+    let seconds = seconds.filter(|seconds| *seconds > 0);
+    seconds
+        .map(|seconds| Duration { seconds, nanos: 0 })
+        .ok_or_else(|| format!("`{text}` is not a duration. Write it as 90s, 15m, 1h30m or 7d"))
 }
 
 /// A number of seconds from 0, with or without a fraction.
@@ -85,8 +71,8 @@ mod tests {
         let at = |seconds| Timestamp { seconds, nanos: 9 };
         let ago = |seconds: i64| ago(at(1_000_000_000 - seconds), at(1_000_000_000));
         assert_eq!((ago(0), ago(1), ago(-1)), ("now".into(), "now".into(), "now".into()));
-        assert_eq!((ago(59), ago(60)), ("59 seconds ago".into(), "1 minute ago".into()));
-        assert_eq!((ago(7199), ago(86_400 * 29)), ("1 hour ago".into(), "29 days ago".into()));
+        assert_eq!((ago(59), ago(120)), ("59 seconds ago".into(), "2 minutes ago".into()));
+        assert_eq!((ago(7199), ago(86_400 * 29)), ("2 hours ago".into(), "4 weeks ago".into()));
         assert_eq!((ago(-7200), ago(400 * 86_400)), ("in 2 hours".into(), "1 year ago".into()));
         assert_eq!(clock(at(60)), "1970-01-01 00:01:00Z");
     }
@@ -101,12 +87,6 @@ mod tests {
         {
             assert!(seconds(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn dates_of_http_are_read() {
-        assert_eq!(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
-        assert_eq!(parse_http_date("yesterday"), None);
     }
 
     #[test]

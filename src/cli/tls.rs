@@ -26,7 +26,8 @@ pub struct TlsArgs {
 impl TlsArgs {
     /// The file of the client's private key.
     pub fn key(&self) -> &Option<PathBuf> {
-        &self.tls_key
+        let Self { tls_ca: _, tls_cert: _, tls_key } = self;
+        tls_key
     }
 
     /// The endpoint of an address. A certificate or an authority means TLS.

@@ -58,7 +58,7 @@ Without --out the token goes to standard output.")]
   sessiond token hash ui --user alice --expires 2027-01-01T00:00:00Z \\
       < ui.token >> tokens.toml
 
-The entry contains a hash, from which nobody can compute a random token.")]
+The entry contains a hash, from which a random token cannot be computed.")]
     Hash {
         /// Name of the caller, as `token:NAME` in logs and policies.
         name: String,
@@ -99,7 +99,11 @@ fn new() -> Result<String, Failure> {
 
 /// Writes a token into a file that is not there yet.
 fn write(path: &Path, mode: FileMode, token: &str) -> Result<(), Failure> {
-    let failed = |error: io::Error| {
+    let written = create_new(path, mode).and_then(|mut file| {
+        file.write_all(token.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 "it exists. Remove it first, or choose another name".to_owned()
@@ -107,10 +111,7 @@ fn write(path: &Path, mode: FileMode, token: &str) -> Result<(), Failure> {
             _ => error.to_string(),
         };
         Failure::Failed(format!("cannot make {}: {why}", path.display()))
-    };
-    let mut file = create_new(path, mode).map_err(failed)?;
-    let written = file.write_all(token.as_bytes()).and_then(|()| file.sync_all());
-    written.map_err(failed)
+    })
 }
 
 /// The entry of a token, which is no part of any message.
@@ -124,24 +125,17 @@ fn entry(
     if !is_name(name) || !user.is_none_or(is_name) {
         return usage(NAME_RULE);
     }
-    let Some(token) = bearer::token(content) else {
+    let Some(token) = bearer::token(content).filter(|token| token.len() >= LEAST_CHARS) else {
         return usage(
-            "standard input has to contain one token. Make one with `sessiond token new`",
+            "standard input has to contain one random token. Make one with `sessiond token new`",
         );
     };
-    if token.len() < LEAST_CHARS {
-        return usage("the token is too short to be random. Make one with `sessiond token new`");
-    }
     let hash = TokenHash::of(token);
     // Without control characters a string of JSON is one of TOML.
     let quoted = |text: &str| Json::string(text).into_string();
     let mut entry = format!("[[token]]\nname = {}\nsha256 = \"{hash}\"\n", quoted(name));
-    if let Some(expires) = expires {
-        entry += &format!("expires = {expires}\n");
-    }
-    if let Some(user) = user {
-        entry += &format!("user = {}\n", quoted(user));
-    }
+    entry.extend(expires.map(|expires| format!("expires = {expires}\n")));
+    entry.extend(user.map(|user| format!("user = {}\n", quoted(user))));
     Ok(entry + "\n")
 }
 

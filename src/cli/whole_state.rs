@@ -21,18 +21,24 @@ pub async fn whole_state(
     server: &Server,
     mut request: v1::GetStateRequest,
 ) -> Result<v1::GetStateResponse, Failure> {
-    let mut state = v1::GetStateResponse::default();
-    loop {
+    let mut state = retry(async || server.state().get_state(request.clone()).await).await?;
+    while !state.next_page_token.is_empty() {
+        request.page_token.clone_from(&state.next_page_token);
         let page = retry(async || server.state().get_state(request.clone()).await).await?;
-        request.page_token.clone_from(&page.next_page_token);
-        state = match request.page_token.is_empty() && state == v1::GetStateResponse::default() {
-            true => page,
-            false => joined(state, page),
-        };
-        if request.page_token.is_empty() {
-            return Ok(state);
-        }
+        let mut members = members_of(&state);
+        members.extend(members_of(&page));
+        let members = Json::of_members(&members).into_string();
+        state.state_form = Some(StateForm::StateJson(members));
+        state.state_rounded |= page.state_rounded;
+        state.state_omitted |= page.state_omitted;
+        state.versions.extend(page.versions);
+        state.damaged_keys.extend(page.damaged_keys);
+        state.damaged_keys.sort_unstable();
+        state.damaged_keys.dedup();
+        state.next_page_token = page.next_page_token;
+        state.uid = page.uid;
     }
+    Ok(state)
 }
 
 /// The members of state that was asked for as text.
@@ -40,25 +46,6 @@ pub fn members_of(state: &v1::GetStateResponse) -> Vec<(String, Json)> {
     match &state.state_form {
         Some(StateForm::StateJson(text)) => Json::from_stored(text.clone()).members(),
         _ => Vec::new(),
-    }
-}
-
-fn joined(state: v1::GetStateResponse, page: v1::GetStateResponse) -> v1::GetStateResponse {
-    let mut members = members_of(&state);
-    members.extend(members_of(&page));
-    let v1::GetStateResponse { mut versions, mut damaged_keys, .. } = state;
-    versions.extend(page.versions);
-    damaged_keys.extend(page.damaged_keys);
-    damaged_keys.sort_unstable();
-    damaged_keys.dedup();
-    v1::GetStateResponse {
-        state_form: Some(StateForm::StateJson(Json::of_members(&members).into_string())),
-        state_rounded: state.state_rounded || page.state_rounded,
-        versions,
-        next_page_token: String::new(),
-        state_omitted: state.state_omitted || page.state_omitted,
-        damaged_keys,
-        uid: page.uid,
     }
 }
 

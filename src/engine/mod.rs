@@ -113,7 +113,7 @@ impl Engine {
         &self.metrics
     }
 
-    /// The refusal of an append of a caller that does not heed those of its limit. Nobody needs to read the append for that.
+    /// The refusal of an append of a caller that ignores the refusals of its limit. It needs no decoding of the append.
     pub fn flood(&self, principal: &Principal) -> Option<Error> {
         self.store.flood(principal)
     }

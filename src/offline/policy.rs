@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, process::ExitCode, sync::Arc
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::json;
 
-use super::output::print;
+use super::print;
 use crate::{
     access::{Identity, Policy, Principal, SUBJECT, parse},
     cli::tell,

@@ -164,10 +164,10 @@ impl Pipeline {
 async fn append(handlers: Handlers, item: Item) -> Answered {
     let Item { index, bytes, call, append } = item;
     let append = call.run(async {
-        let (append, reply) = append?;
+        let (append, mode) = append?;
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = handlers.engine.append_events(&call.context, append).await?;
-        Ok(encode::append_event(answer, dropped, reply.inner()))
+        Ok(encode::append_event(answer, dropped, mode.inner()))
     });
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),

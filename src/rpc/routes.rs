@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Bytes of the requests of health and reflection, which nobody needs a credential for: the longest names.
+/// Most bytes of a request of health and reflection, which need no credential: more than the longest names.
 pub const OPEN_REQUEST_BYTES: usize = 4096;
 
 /// The services of the contract, as health names them.

@@ -44,36 +44,36 @@ macro_rules! service {
 }
 
 service! { SessionService |engine, context| {
-    create_session(CreateSessionRequest: (new, reply)) -> CreateSessionResponse = {
+    create_session(CreateSessionRequest: (new, mode)) -> CreateSessionResponse = {
         let dropped = encode::dropped_temp_keys(new.state.iter().map(|(key, _)| key));
-        Ok(encode::create_session(engine.create_session(context, new).await?, dropped, reply))
+        Ok(encode::create_session(engine.create_session(context, new).await?, dropped, mode))
     };
-    get_session(GetSessionRequest: ((query, invocation), reply)) -> GetSessionResponse =
-        Ok(encode::get_session(engine.get_session(context, query, invocation).await?, reply));
-    list_sessions(ListSessionsRequest: ((query, token), reply)) -> ListSessionsResponse =
-        Ok(encode::list_sessions(engine.list_sessions(context, query, token).await?, reply));
+    get_session(GetSessionRequest: ((query, invocation), mode)) -> GetSessionResponse =
+        Ok(encode::get_session(engine.get_session(context, query, invocation).await?, mode));
+    list_sessions(ListSessionsRequest: ((query, token), mode)) -> ListSessionsResponse =
+        Ok(encode::list_sessions(engine.list_sessions(context, query, token).await?, mode));
     update_session(UpdateSessionRequest: update) -> UpdateSessionResponse =
         Ok(encode::update_session(engine.update_session(context, update).await?, engine.store_id()));
     delete_session(DeleteSessionRequest: delete) -> DeleteSessionResponse =
         engine.delete_session(context, delete).await.map(|()| v1::DeleteSessionResponse {});
-    fork_session(ForkSessionRequest: (fork, reply)) -> ForkSessionResponse =
-        Ok(encode::fork_session(engine.fork_session(context, fork).await?, reply));
-    rewind_session(RewindSessionRequest: (rewind, reply)) -> RewindSessionResponse =
-        Ok(encode::rewind_session(engine.rewind_session(context, rewind).await?, reply));
+    fork_session(ForkSessionRequest: (fork, mode)) -> ForkSessionResponse =
+        Ok(encode::fork_session(engine.fork_session(context, fork).await?, mode));
+    rewind_session(RewindSessionRequest: (rewind, mode)) -> RewindSessionResponse =
+        Ok(encode::rewind_session(engine.rewind_session(context, rewind).await?, mode));
 }}
 
 service! { EventService |engine, context| {
-    append_event(AppendEventRequest: (append, reply)) -> AppendEventResponse = {
+    append_event(AppendEventRequest: (append, mode)) -> AppendEventResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = engine.append_events(context, append).await?;
-        Ok(encode::append_event(answer, dropped, reply))
+        Ok(encode::append_event(answer, dropped, mode))
     };
-    append_events(AppendEventsRequest: (append, reply)) -> AppendEventsResponse = {
+    append_events(AppendEventsRequest: (append, mode)) -> AppendEventsResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
-        Ok(encode::append_events(engine.append_events(context, append).await?, dropped, reply))
+        Ok(encode::append_events(engine.append_events(context, append).await?, dropped, mode))
     };
-    list_events(ListEventsRequest: ((query, token), reply)) -> ListEventsResponse =
-        Ok(encode::list_events(engine.list_events(context, query, token).await?, reply));
+    list_events(ListEventsRequest: ((query, token), mode)) -> ListEventsResponse =
+        Ok(encode::list_events(engine.list_events(context, query, token).await?, mode));
 }
     type AppendEventStreamStream = BoxStream<v1::AppendEventStreamResponse>;
 
@@ -88,12 +88,12 @@ service! { EventService |engine, context| {
 }
 
 service! { StateService |engine, context| {
-    get_state(GetStateRequest: ((query, page, invocation), reply)) -> GetStateResponse =
-        Ok(encode::get_state(engine.get_state(context, query, page, invocation).await?, reply));
-    update_state(UpdateStateRequest: (update, reply)) -> UpdateStateResponse =
-        Ok(encode::update_state(engine.update_state(context, update).await?, reply));
-    list_key_changes(ListKeyChangesRequest: ((query, token), reply)) -> ListKeyChangesResponse =
-        Ok(encode::list_key_changes(engine.list_key_changes(context, query, token).await?, reply));
+    get_state(GetStateRequest: ((query, page, invocation), mode)) -> GetStateResponse =
+        Ok(encode::get_state(engine.get_state(context, query, page, invocation).await?, mode));
+    update_state(UpdateStateRequest: (update, mode)) -> UpdateStateResponse =
+        Ok(encode::update_state(engine.update_state(context, update).await?, mode));
+    list_key_changes(ListKeyChangesRequest: ((query, token), mode)) -> ListKeyChangesResponse =
+        Ok(encode::list_key_changes(engine.list_key_changes(context, query, token).await?, mode));
     render_template(RenderTemplateRequest: (key, template, invocation)) -> RenderTemplateResponse =
         engine.render_template(context, key, template, invocation).await
             .map(|text| v1::RenderTemplateResponse { text });
@@ -123,15 +123,15 @@ impl WatchService for Handlers {
         let opened = call.run(async {
             let (request, store) = (request.into_inner(), self.engine.store_id());
             let decoded = decode::decode(request, self.bare, store, decode::watch);
-            let (scope, from, reply) = call.decoded(decoded)?;
-            Ok((self.engine.watch(&call.context, scope, from).await?, reply))
+            let (scope, from, mode) = call.decoded(decoded)?;
+            Ok((self.engine.watch(&call.context, scope, from).await?, mode))
         });
-        let (watch, reply) = opened.await?;
+        let (watch, mode) = opened.await?;
         let cursor = watch.first_cursor();
         let open = (watch, call, cursor);
         Ok(Response::new(Box::pin(try_unfold(open, move |(mut watch, call, cursor)| async move {
             let Some(next) = watch.next().await else { return Ok(None) };
-            let message = next.map(|(item, cursor)| encode::watch(item, cursor, reply));
+            let message = next.map(|(item, cursor)| encode::watch(item, cursor, mode));
             let message = message.map_err(|error| {
                 call.stream_status(&error, cursor.as_deref().map(|cursor| ("cursor", cursor)))
             })?;

@@ -258,7 +258,7 @@ fn stored_damage(Damaged { what, name }: &Damaged) -> Report {
         _ => "Restore a backup,",
     };
     let message = format!(
-        "The stored data is damaged: {what}{shown}. {advice} or save the rest with `sessiond export --skip-damaged`."
+        "The stored data is damaged: {what}{shown}. {advice} or save the rest with `sessiond export --app NAME --out DIR --skip-damaged`."
     );
     let report = Report::new(Reason::Damaged, message).with("what", what);
     match name {

@@ -33,7 +33,7 @@ use shares::Shares;
 /// Calls in flight at most, over all connections: as many as may wait in the store's queue of writes.
 const MOST_CALLS: usize = 4096;
 
-/// So many calls may always be in flight: a group of writes or two, and calls that wait for a slow client or a database.
+/// Calls that may always be in flight: a group of writes or two, and calls that wait for a slow client or a database.
 const FEWEST_CALLS: usize = 1024;
 
 /// The time that a call may take while many are in flight: a part of any deadline that clients use.
@@ -72,7 +72,7 @@ struct Averages {
 
 pub struct Permit {
     calls: Arc<Calls>,
-    /// `None`: one of the callers that nobody tells apart.
+    /// `None`: a caller without an identity.
     caller: Option<Arc<Identity>>,
     /// The calls in flight when it began, if they were many.
     before: Option<(usize, Instant)>,

@@ -84,7 +84,7 @@ fn raised(limit: Rlimit, needed: u64) -> Option<u64> {
         return Some(current);
     }
     let raised = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
-    // What is not allowed stays as it was.
+    // A limit that may not be raised stays as it was.
     let done = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit });
     Some(if done.is_ok() { raised } else { current })
 }
@@ -102,7 +102,7 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn a_place_is_given_back() {
+    fn a_permit_is_given_back() {
         let metrics = Metrics::default().connections.clone();
         let mut limit = ConnectionLimit::new(2, metrics.clone());
         let first = limit.permit().unwrap();

@@ -29,7 +29,7 @@ use super::{
     dispatch::Dispatch,
     health::{Phase, draining},
     identity::Authenticator,
-    lingering_close::lingering,
+    lingering_close::lingering_close,
     listener::{Halves, Listener, peer},
     read_quota::quota,
     write_coalescing::coalescing,
@@ -57,7 +57,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFACE_TIMEOUT_SECS: u64 = 30;
 
 /// How long a connection without requests may take to end, at a shutdown and otherwise: time for the last answers to arrive, and for
-/// clients to learn that no more calls are taken. What the socket of a client does not take counts as a request. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
+/// clients to learn that no more calls are taken. Bytes that a client's socket
+/// does not take count as a request. Without this, clients that do not answer would hold the shutdown until the keepalive ends them.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// The service of every connection, with the authentication of its callers.
@@ -167,7 +168,7 @@ async fn connection<R, W>(
     let (end, registration) = AbortHandle::new_pair();
     dispatch.ends_with(end);
     let stream = join(Cursor::new(preface).chain(reader), writer);
-    let io = TokioIo::new(lingering(stream, IDLE_GRACE));
+    let io = TokioIo::new(lingering_close(stream, IDLE_GRACE));
     let http = http();
     let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(dispatch)));
     let served = quota.serve(served);

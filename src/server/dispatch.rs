@@ -44,7 +44,7 @@ const REFLECTION: &str = "/grpc.reflection.";
 const APPENDS: [&str; 2] =
     ["/sessiond.v1.EventService/AppendEvent", "/sessiond.v1.EventService/AppendEvents"];
 
-/// What answers calls once the store is open.
+/// The services, once the store is open.
 pub struct Services {
     pub routes: Routes,
     pub engine: Arc<Engine>,
@@ -131,7 +131,7 @@ impl Dispatch {
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
-    /// What ends the connection when its client leaves too many answers unread.
+    /// Sets the handle that ends the connection when its client leaves too many answers unread.
     pub fn ends_with(&self, end: AbortHandle) {
         self.connection.answers.end_with(end);
     }
@@ -211,7 +211,7 @@ impl Shared {
         Ok((answer, read))
     }
 
-    /// The same request, which ends with the server, whether or not its client has sent all of it. What has come is still read.
+    /// The same request, which ends with the server, whether or not its client has sent all of it. Bytes received before are still read.
     fn until_draining(&self, request: http::Request<Body>) -> http::Request<Body> {
         let mut end = Box::pin(draining(self.phase.clone()));
         request.map(|body| {
@@ -256,7 +256,7 @@ where
         if let Some(log) = &log {
             request = log.request(request);
         }
-        // Nobody without a credential makes spans.
+        // Without a credential a call makes no spans.
         let traces = shared.traces.as_ref().filter(|_| principal.is_ok());
         let mut traced = traces.and_then(|traces| traces.begin(&request));
         if let Some(traced) = &traced {
@@ -264,7 +264,7 @@ where
         }
         if let Ok(principal @ Principal::Identified(_)) = &principal {
             request.extensions_mut().insert(principal.clone());
-            // Nobody behind this needs the token, so nobody can log it.
+            // The layers below do not need the token, so they cannot log it.
             request.headers_mut().remove(http::header::AUTHORIZATION);
         }
         Box::pin(async move {
@@ -326,7 +326,7 @@ fn tracked(
                 false => answers.begun(data.len()),
                 true => answers.made(data.len()),
             };
-            Bytes::from_owner(Unwritten { data, _token: token.clone(), _untaken: unsent })
+            Bytes::from_owner(Unwritten { data, _token: token.clone(), _unsent: unsent })
         })
     }))
 }
@@ -335,7 +335,7 @@ fn tracked(
 struct Unwritten {
     data: Bytes,
     _token: TaskTrackerToken,
-    _untaken: Unsent,
+    _unsent: Unsent,
 }
 
 impl AsRef<[u8]> for Unwritten {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    config::Config,
+    config::{Config, IdentityArgs, PostgresArgs, TlsArgs},
     files::{Purpose, exposure},
 };
 
@@ -20,15 +20,31 @@ pub fn warn(config: &Config) {
 /// The files that the flags name.
 fn files(config: &Config) -> impl Iterator<Item = (&'static str, &Path, Purpose)> {
     let Config { tls, identity, postgres, .. } = config;
+    // Without `..`: a new flag does not compile until it is decided whether its file is looked at.
+    let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = tls;
+    let IdentityArgs {
+        token_hashes,
+        jwt_keys,
+        jwt_issuer: _,
+        jwt_audience: _,
+        unix_peers: _,
+        policy,
+    } = identity;
+    let PostgresArgs {
+        postgres_password_file,
+        postgres_writers: _,
+        postgres_statement_timeout: _,
+        postgres_unnamed_statements: _,
+    } = postgres;
     let files = [
-        ("--tls-cert", &tls.tls_cert, Purpose::Decisive),
-        ("--tls-key", &tls.tls_key, Purpose::Secret),
-        ("--tls-client-ca", &tls.tls_client_ca, Purpose::Decisive),
-        ("--token-hashes", &identity.token_hashes, Purpose::Secret),
+        ("--tls-cert", tls_cert, Purpose::Decisive),
+        ("--tls-key", tls_key, Purpose::Secret),
+        ("--tls-client-ca", tls_client_ca, Purpose::Decisive),
+        ("--token-hashes", token_hashes, Purpose::Secret),
         // Public keys.
-        ("--jwt-keys", &identity.jwt_keys, Purpose::Decisive),
-        ("--policy", &identity.policy, Purpose::Decisive),
-        ("--postgres-password-file", &postgres.postgres_password_file, Purpose::Secret),
+        ("--jwt-keys", jwt_keys, Purpose::Decisive),
+        ("--policy", policy, Purpose::Decisive),
+        ("--postgres-password-file", postgres_password_file, Purpose::Secret),
     ];
     files.into_iter().filter_map(|(flag, path, purpose)| Some((flag, path.as_deref()?, purpose)))
 }

@@ -16,7 +16,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// What a connection reads and writes.
+/// A stream whose shutdown waits for the client's end.
 pub struct LingeringClose<S> {
     stream: S,
     /// Ends the wait for the client. `None`: the server has not ended its direction.
@@ -25,7 +25,7 @@ pub struct LingeringClose<S> {
 }
 
 /// `limit`: how long a client may take to receive the last answers and to end its direction.
-pub fn lingering<S>(stream: S, limit: Duration) -> LingeringClose<S> {
+pub fn lingering_close<S>(stream: S, limit: Duration) -> LingeringClose<S> {
     LingeringClose { stream, wait: None, limit }
 }
 
@@ -109,7 +109,7 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let served = tokio::spawn(async move {
-            let mut connection = lingering(server, LIMIT);
+            let mut connection = lingering_close(server, LIMIT);
             connection.write_all(&vec![1; ANSWER_BYTES]).await.unwrap();
             connection.shutdown().await.unwrap();
         });
@@ -138,7 +138,7 @@ mod tests {
         let (mut client, server) = duplex(64);
         client.write_all(b"sent before").await.unwrap();
         let began = Instant::now();
-        lingering(server, LIMIT).shutdown().await.unwrap();
+        lingering_close(server, LIMIT).shutdown().await.unwrap();
         assert_eq!(began.elapsed().as_secs(), LIMIT.as_secs());
     }
 
@@ -149,7 +149,7 @@ mod tests {
         let (client, server) = duplex(64);
         drop(client);
         let began = Instant::now();
-        lingering(server, LIMIT).shutdown().await.unwrap();
+        lingering_close(server, LIMIT).shutdown().await.unwrap();
         assert_eq!(began.elapsed().as_secs(), 0);
     }
 }

@@ -31,7 +31,7 @@ pub struct Listener {
 }
 
 pub struct Access<'a> {
-    /// What the address was passed with.
+    /// The flag that the address was passed with.
     pub flag: &'static str,
     /// Of the file of a Unix socket.
     pub socket_mode: FileMode,

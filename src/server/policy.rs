@@ -8,7 +8,7 @@ use crate::{
     config::Config,
 };
 
-/// Without an identity source the rules would name nobody.
+/// Errors: a policy without an identity source, whose rules would match no caller.
 pub fn load(config: &Config) -> Result<Option<Arc<Reloaded<Policy>>>, String> {
     let Some(path) = &config.identity.policy else { return Ok(None) };
     if !config.identifies() {

@@ -150,11 +150,34 @@ pub async fn follow(all: Vec<Arc<dyn Reload>>, every: Duration, metrics: TlsMetr
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
+    use crate::metrics::Metrics;
 
     fn number(files: &[NamedFile], contents: &[Vec<u8>]) -> Result<u32, String> {
         let text = String::from_utf8_lossy(&contents[0]);
         text.parse().map_err(|_| files[0].refused("it has no number"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_failed_reload_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |what| {
+            let path = folder.path().join(what);
+            fs::write(&path, "1").unwrap();
+            Reloaded::load(what, vec![NamedFile::new("--number", &path)], number).unwrap()
+        };
+        let all: Vec<Arc<dyn Reload>> = vec![Arc::new(load("good")), Arc::new(load("bad"))];
+        fs::write(folder.path().join("bad"), "one").unwrap();
+        let metrics = Metrics::default();
+        let every = Duration::from_secs(60);
+        let rounds = follow(all, every, metrics.tls().clone());
+        // At once and after one and two intervals.
+        assert!(timeout(every * 5 / 2, rounds).await.is_err());
+        let failures = &metrics.tls().reload_failures;
+        let counted = ["good", "bad"].map(|what| failures.with_label_values(&[what]).get());
+        assert_eq!(counted, [0, 3]);
     }
 
     #[test]

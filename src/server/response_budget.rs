@@ -27,7 +27,7 @@ struct All {
     most: usize,
     metrics: ConnectionMetrics,
     connections: Mutex<Connections>,
-    /// The connection that was ended last. Whoever holds it decides; nobody waits for that.
+    /// The connection that was ended last. The holder of the lock ends the next one; the others do not wait for it.
     ended: Mutex<Weak<ResponseBytes>>,
 }
 

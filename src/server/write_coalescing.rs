@@ -17,7 +17,8 @@ use tokio_util::task::TaskTracker;
 /// Bytes of the buffer: a dozen responses to appends, and a record of TLS.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Calls in flight above which writes are buffered. Fewer callers, which wait for their responses, would make fewer calls.
+/// Calls in flight above which writes are buffered. Below, a response that waits in the buffer costs its caller more time than the shared
+/// system call saves.
 const MANY_CALLS: usize = 32;
 
 /// The writing half of a connection. Flushing it does nothing while many calls are in flight.

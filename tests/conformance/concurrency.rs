@@ -335,7 +335,7 @@ pub async fn a_read_sees_whole_commits_only(fixture: &mut Fixture) {
     writer.await.unwrap();
 }
 
-/// A write is whole, also if nobody waits for its answer.
+/// A write is complete, even if its caller has stopped waiting.
 pub async fn a_cancelled_caller_harms_nobody(fixture: &mut Fixture) {
     fixture.new_session("a/u/s", &[]).await;
     for at in 0..50 {

@@ -23,12 +23,10 @@ use sessiond::{
         StateView, Store, Subscription, UsersQuery, WatchPage, WatchQuery,
     },
 };
+use sessiond_test_support::TestClock;
 use tempfile::TempDir;
 
-use crate::{
-    backends::{Backend, TestClock},
-    requests::*,
-};
+use crate::{backends::Backend, requests::*};
 
 /// A store under test, and how to open it again.
 pub struct Fixture {
@@ -204,25 +202,25 @@ impl TestStore {
     }
 
     async fn open(backend: &Backend, folder: &TempDir) -> Self {
-        let clock = Arc::new(TestClock::new(NOW));
+        let clock = TestClock::at(NOW);
         let store = (backend.open)(folder.path().into(), clock.clone()).await;
         Self { store, clock }
     }
 
     fn set_clock<T>(&self, request: impl Into<Timed<T>>) -> T {
         let Timed { request, now } = request.into();
-        self.clock.set(now);
+        self.clock.set_time(now);
         request
     }
 
     pub async fn delete_session(&self, key: SessionKey, now: Time) -> Result<bool, Error> {
-        self.clock.set(now);
+        self.clock.set_time(now);
         let deleted = self.store.delete_session(&RequestContext::internal(), key.into()).await?;
         Ok(deleted.is_some())
     }
 
     pub async fn sweep(&self, now: Time) -> Result<bool, Error> {
-        self.clock.set(now);
+        self.clock.set_time(now);
         self.store.sweep().await
     }
 

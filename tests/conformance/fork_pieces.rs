@@ -59,7 +59,7 @@ pub async fn a_fork_is_copied_in_pieces_while_others_write(fixture: &mut Fixture
         assert!(next > copied);
         (copied, pieces) = (next, pieces + 1);
         fixture.put("a/u/s", &format!("later {pieces}"), add("n", 100).add("app:n", 1)).await;
-        // Nobody sees it yet.
+        // It is not visible yet.
         fixture.read_session(read("a/u/t")).await.unwrap_err();
         assert_eq!(fixture.list_sessions(sessions("a")).await.unwrap().sessions.len(), 1);
     }

@@ -77,7 +77,7 @@ pub async fn a_life_is_a_precondition_of_an_update(fixture: &mut Fixture) {
     };
     let scope = scope("a/u");
     let replaced = |result| assert_eq!(result, Err(Error::Replaced(scope.clone())));
-    // Of what was never written to nobody can have a uid.
+    // What was never written to has no uid that a caller could have.
     let none = Some(Life::of_scope(&scope, 0));
     replaced(fixture.update_state(with(none, "0")).await.map(drop));
     let first = updated(fixture, "a/u", &[("user:k", "1")]).await.life;

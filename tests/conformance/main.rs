@@ -2,7 +2,7 @@
 //!
 //! Cases are listed once, here. Stores are listed once, in `sessiond_test_support::backends`, with the cases that they are excluded from and the reasons.
 
-#![allow(clippy::unwrap_used, reason = "a case ends where what it takes for granted does not hold")]
+#![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 mod concurrency;
 mod deadlines;

@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::disallowed_methods,
     clippy::too_many_lines,
-    reason = "a test fails by panicking, looks around where the program must not, and is one story or table"
+    reason = "a test fails by panicking, uses time and environment freely, and may be long"
 )]
 
 mod errors;

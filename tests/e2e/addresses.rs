@@ -1,4 +1,4 @@
-//! Addresses: bare session ids, half addresses, and that nobody reaches what is another's.
+//! Addresses: bare session ids, half addresses, and that no call reaches another user's data.
 
 use serde_json::json;
 use sessiond::{

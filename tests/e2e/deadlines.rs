@@ -131,7 +131,7 @@ async fn a_write_whose_deadline_passes_behind_another_is_not_applied() {
 
 /// Appends behind a write that waits for the lock of another connection, until a deadline has passed meanwhile. Returns the event's id.
 async fn expires_behind_another(service: &Service, other: &Connection) -> String {
-    // Nobody tells when the writer has taken the first write. If it took both in one group, or the second came late, the time was too
+    // Nothing signals when the writer has taken the first write. If it took both in one group, or the second came late, the time was too
     // short. It stays below the five seconds after which the writer gives up.
     let mut millis = 25;
     loop {

@@ -106,7 +106,7 @@ async fn an_expired_session_ends_its_watches(service: &Service) {
     watching.ends().await.unwrap();
 }
 
-/// The watch has long read when the session would expire; nobody but the session has changed.
+/// The watch has long read when the session would expire; only the session has changed.
 async fn an_expiry_that_is_set_later_ends_watches_as_well(service: &Service) {
     service.create_session(create("s1", "")).await.unwrap();
     let mut watching = Watching::open(service, watch(session_scope("s1"), WatchStart::Now)).await;

@@ -1,4 +1,4 @@
-//! The state management guide of the agents' kit, told with this service: what it promises its readers holds here.
+//! The state management guide of ADK, told with this service: its promises hold here.
 
 use serde_json::json;
 use sessiond::proto::v1::{
@@ -36,7 +36,7 @@ async fn a_login_counter_is_read_raised_and_written_with_a_temporary_flag(servic
     let event = setting_in("inv_login_update", &delta.to_string());
     let answer = service.append_event(append("s1", event)).await.unwrap();
 
-    // Seen by whoever names the invocation…
+    // Visible to reads that name the invocation…
     let mut stored = delta.clone();
     stored.as_object_mut().unwrap().remove("temp:validation_needed");
     assert_eq!(answer.state(), delta);

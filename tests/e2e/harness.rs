@@ -236,7 +236,7 @@ pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
-/// Asks again and again until there is an answer: for what happens by itself and tells nobody.
+/// Polls until there is an answer: for background work that sends no notification.
 pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let polling = async {
         loop {

@@ -194,7 +194,7 @@ async fn what_is_rounded_says_so(service: &Service) {
     assert_eq!(changes[0].value_form, Some(key_change::ValueForm::Value(number(EXACT))));
 }
 
-/// An object with so many arrays inside one another.
+/// An object with arrays nested to a depth.
 fn deep(levels: usize) -> String {
     format!("{{\"deep\":{}{}}}", "[".repeat(levels), "]".repeat(levels))
 }
@@ -328,7 +328,7 @@ async fn what_comes_as_a_struct_is_never_too_deep_for_its_client(service: &Servi
     }
 }
 
-/// A value so many levels deep, as an object of objects.
+/// A value nested to a depth, as an object of objects.
 fn nested(levels: usize) -> Struct {
     (1..levels).fold(object("k", number(1.0)), |inner, _| {
         object("k", Value { kind: Some(Kind::StructValue(inner)) })

@@ -33,7 +33,7 @@ with_server! {
     numbers_are_not_negative
 }
 
-/// So many bytes, the last of them parts of characters of several bytes.
+/// A text of `bytes` bytes, the last of them parts of characters of several bytes.
 fn name(bytes: usize) -> String {
     let mut name = "é".repeat(bytes / 2);
     if bytes % 2 == 1 {
@@ -92,7 +92,7 @@ async fn names_have_their_sizes(service: &Service) {
     ] {
         faulty(service.append_event(append("s1", event)).await, reason, field);
     }
-    // An event of nobody is one.
+    // An event without an author counts as one.
     let nobodys = Event { author: String::new(), ..plain() };
     assert_eq!(
         service.append_event(append("s1", nobodys)).await.unwrap().event.unwrap().author,

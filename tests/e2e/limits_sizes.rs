@@ -120,7 +120,7 @@ async fn a_body_has_at_most_one_mib(service: &Service) {
     faulty(result, Reason::EventTooLarge, "event.body");
 }
 
-/// A delta of four values whose keys and values have so many bytes.
+/// A delta of four values whose keys and values have that many bytes together.
 fn delta_of(bytes: usize, keys: [&str; 4]) -> StateDelta {
     let rest = bytes - 3 * (2 + 256 * KIB - 2) - 2;
     let sizes = [256 * KIB - 2, 256 * KIB - 2, 256 * KIB - 2, rest];

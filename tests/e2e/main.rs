@@ -1,7 +1,7 @@
 //! The wire: the server from outside, over a real socket, with the generated client. What every store promises is in `tests/conformance`.
 //!
-//! Each test starts a server of its own through `sessiond::server::start`, as the program does, and stops it in the end; what is
-//! still under way then, or a stop that takes too long, fails the test. Every answer that passes through the harness is held to its
+//! Each test starts a server of its own through `sessiond::server::start`, as the program does, and stops it in the end; requests
+//! that are in flight then, or a stop that takes too long, fails the test. Every answer that passes through the harness is held to its
 //! size, and every refusal to the table of errors, whatever the test itself is about.
 
 #![allow(
@@ -9,7 +9,7 @@
     clippy::expect_used,
     clippy::disallowed_methods,
     clippy::too_many_lines,
-    reason = "a test fails by panicking, looks around where the program must not, and is one story or table"
+    reason = "a test fails by panicking, uses time and environment freely, and may be long"
 )]
 
 mod addresses;

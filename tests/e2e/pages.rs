@@ -39,7 +39,7 @@ fn strings(bytes: usize) -> String {
     format!("{{\"k\":{}}}", large(bytes - 6))
 }
 
-/// A value of so many bytes.
+/// A value of a number of bytes.
 pub fn large(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes - 2))
 }

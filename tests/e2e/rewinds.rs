@@ -50,7 +50,7 @@ async fn hidden_events_show_where_they_are_asked_for(service: &Service) {
         let markers: Vec<_> = events.iter().map(|event| event.rewind_to_sequence).collect();
         assert_eq!(markers, [None, None, None, None, Some(2), None]);
     }
-    // The newest so many are those that are shown.
+    // The newest ones count among those that are shown.
     let recent = EventSelection { recent: Some(2), ..Default::default() };
     let read = GetSessionRequest { events: Some(recent), ..get("s1") };
     assert_eq!(sequences(&service.get_session(read).await.unwrap().events), [2, 6]);

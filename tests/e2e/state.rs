@@ -62,7 +62,7 @@ async fn state_is_read_from_every_scope_with_every_field(service: &Service) {
     assert_eq!(read(session_scope("s1"), &["missing"], "").await, json!({}));
     assert_eq!(read(user_scope(), &["user:u"], "").await, json!({"user:u": 6}));
 
-    // Those of an invocation's keys are none: nothing stores them.
+    // Keys of an invocation have no version: they are not stored.
     let invocation_id = "turn".to_owned();
     let request =
         GetStateRequest { include_versions: true, invocation_id, ..get_state(session_scope("s1")) };

@@ -126,7 +126,7 @@ async fn hundreds_are_under_way_before_the_first_answer_is_read(service: &Servic
     for at in 1..=600 {
         appends.send(append("s1", event(&format!("e{at}"))));
     }
-    // As many as a stream holds are stored while nobody has read an answer, unless the server waits for its reader.
+    // As many as a stream holds are stored while no answer has been read, unless the server waits for its reader.
     let last = crate::harness::eventually("what a stream holds", async || {
         let read = service.get_session(get_with_events("s1")).await.unwrap();
         (read.session.unwrap().last_sequence >= 256).then_some(())

@@ -199,7 +199,7 @@ async fn a_slow_consumer_ends_with_the_state_that_is(service: &Service) {
     service.update_state(update(app_scope(), remove(&["app:b"]))).await.unwrap();
     for (scope, watching) in &mut scopes {
         let state = service.get_state(get_state(scope.clone())).await.unwrap().state();
-        // Nobody has read until now; every change of the last round is among what comes.
+        // Nothing has been read until now; every change of the last round is among what comes.
         while Value::Object(watching.folded.clone()) != state {
             watching.next().await;
         }

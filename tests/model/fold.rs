@@ -7,12 +7,13 @@ use sessiond::{
         Sequence, Version,
         event::{Changes, Event},
         json::Json,
-        page::{EventFilter, EventSelection},
+        page::EventSelection,
         scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
         session::State,
     },
     store::{KeyChange, KeyChangeQuery, SessionQuery, SessionView, StateQuery},
 };
+use sessiond_test_support::requests::everything;
 
 use crate::{
     history::{KEYS, WIDE},
@@ -76,8 +77,7 @@ async fn session(observer: &Observer, key: &SessionKey) {
         let versions = event.map_or(now.info.created_versions, |event| event.versions);
         let mut expected = logs.fold([versions.application, versions.user]);
         expected.extend(own.clone());
-        let visible = EventSelection { filter: EventFilter::default(), ..every_event() };
-        let view = read(observer, key, Some(n), visible).await;
+        let view = read(observer, key, Some(n), everything()).await;
         assert_eq!(folded(&view.state.unwrap()), expected, "{key:?} as of {n}");
         let page = view.events.unwrap();
         let found: Vec<Sequence> = page.events.iter().map(|event| event.sequence).collect();

@@ -1,24 +1,18 @@
 //! `commit` at its limits: one byte less is accepted and one byte more is refused, as by the naive model.
 
 use sessiond::{
-    commit::{Append, CreateSession, OnExisting, Request, StateUpdate},
+    commit::{Append, CreateSession, Request},
     domain::{
-        delta::{Delta, Operation, ScopeDelta},
+        delta::{Delta, Operation},
         event::{Fingerprint, NewEvent},
-        field::FieldPath,
-        id::{Author, Branch, DisplayName, EventId},
         json::Json,
         limits::{BATCH_BYTES, SCOPE_BYTES},
-        precondition::Precondition,
         scope::StateKey,
-        session::Labels,
     },
 };
+use sessiond_test_support::requests::{self, address};
 
-use crate::{
-    alone::Alone,
-    requests::{address, scope},
-};
+use crate::alone::Alone;
 
 /// A name that takes seven bytes in JSON.
 const NAME: &str = "\u{1}k";
@@ -38,49 +32,20 @@ fn set(key: StateKey, value: Json) -> Delta {
 }
 
 fn create(state: Vec<(StateKey, Json)>) -> Request {
-    Request::Create(CreateSession {
-        key: address("a/u/s"),
-        state,
-        display_name: DisplayName::new("").unwrap(),
-        labels: Labels::default(),
-        expiration: None,
-        on_existing: OnExisting::Refuse,
-    })
+    Request::Create(CreateSession { state, ..requests::create("a/u/s", &[]) })
 }
 
 fn event(id: u128, delta: Delta, body: Option<Json>) -> NewEvent {
-    NewEvent {
-        event_id: EventId::new(id.to_string()).unwrap(),
-        invocation_id: None,
-        author: Author::system(),
-        branch: Branch::new("").unwrap(),
-        event_time: None,
-        partial: false,
-        delta: delta.split_temp().0,
-        body,
-        fingerprint: Fingerprint(id),
-        refusal: None,
-        field: FieldPath::from("event.state_delta"),
-    }
+    let fingerprint = Fingerprint(id);
+    NewEvent { body, fingerprint, ..requests::event(&id.to_string(), delta) }
 }
 
 fn append(events: Vec<NewEvent>) -> Request {
-    Request::Append(Append {
-        session: address("a/u/s"),
-        events,
-        precondition: Precondition::default(),
-        request: None,
-        return_state: false,
-    })
+    Request::Append(Append { events, ..requests::append("a/u/s", []) }.to(address("a/u/s")))
 }
 
 fn update(path: &str, delta: Delta) -> Request {
-    Request::UpdateState(StateUpdate {
-        delta: ScopeDelta::new(scope(path), delta).unwrap(),
-        precondition: Precondition::default(),
-        author: Author::system(),
-        request: None,
-    })
+    Request::UpdateState(requests::update(path, delta))
 }
 
 #[test]

@@ -5,7 +5,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::too_many_lines,
-    reason = "a test ends where what it takes for granted does not hold, and is one story or table"
+    reason = "a test fails by panicking, and may be long"
 )]
 
 mod alone;

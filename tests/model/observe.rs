@@ -9,7 +9,6 @@ use sessiond::{
         id::{Author, InvocationId, UserId},
         page::{EventFilter, EventSelection},
         scope::{Scope, SessionKey, SessionRef, StateKey},
-        session::Labels,
         time::Time,
         token::Position,
     },
@@ -18,6 +17,7 @@ use sessiond::{
         Store, UsersQuery, WatchQuery,
     },
 };
+use sessiond_test_support::requests::{everything, sessions};
 
 use crate::{
     history::{KEYS, WIDE},
@@ -62,26 +62,11 @@ fn line(seen: &mut Vec<String>, what: &str, found: impl Debug) {
     seen.push(format!("{what}: {found:?}"));
 }
 
-/// A list of sessions: everything, as far as nothing else is said.
-fn every_session(app: &str) -> SessionsQuery {
-    let Scope::Application(app_name) = scope(app) else { panic!("no application: {app}") };
-    SessionsQuery {
-        app_name,
-        user_id: None,
-        labels: Labels::default(),
-        order: SessionOrder::LeastRecent,
-        after: None,
-        max_items: usize::MAX,
-        max_bytes: usize::MAX,
-        with_state: false,
-    }
-}
-
 /// The addresses of all live sessions.
 pub async fn live_sessions(observer: &Observer) -> Vec<SessionKey> {
     let mut keys = Vec::new();
     for app in ["a", "b"] {
-        let page = observer.store.list_sessions(every_session(app)).await.unwrap();
+        let page = observer.store.list_sessions(sessions(app)).await.unwrap();
         keys.extend(page.sessions.into_iter().map(|(info, _)| info.key));
     }
     keys.sort();
@@ -90,22 +75,15 @@ pub async fn live_sessions(observer: &Observer) -> Vec<SessionKey> {
 
 /// Everything there is to a log.
 pub fn every_event() -> EventSelection {
-    EventSelection {
-        filter: EventFilter { include_rewound: true, ..EventFilter::default() },
-        after: 0,
-        up_to: None,
-        recent: None,
-        descending: false,
-        max_items: usize::MAX,
-        max_bytes: usize::MAX,
-    }
+    let filter = EventFilter { include_rewound: true, ..EventFilter::default() };
+    EventSelection { filter, ..everything() }
 }
 
 async fn lists(observer: &mut Observer, seen: &mut Vec<String>, app: &str, round: usize) {
-    let all = every_session(app);
+    let all = sessions(app);
     let mut query = SessionsQuery {
         user_id: ["u", "v"].get(round % 4).map(|user| UserId::new(*user).unwrap()),
-        labels: [None, Some("1"), None][round % 3].map_or(Labels::default(), |l| labels(Some(l))),
+        labels: labels([None, Some("1"), None][round % 3]),
         order: [SessionOrder::MostRecent, SessionOrder::LeastRecent][round % 2],
         max_items: observer.items(1 + round % 3),
         with_state: round.is_multiple_of(2),
@@ -166,8 +144,8 @@ async fn session(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionK
     let bare = SessionQuery { session: SessionRef::bare(key.session_id.clone()), ..all.clone() };
     let then = round as Sequence % (last + 2);
     let past = SessionQuery { as_of: Some(then), ..all.clone() };
-    let visible = EventSelection { filter: EventFilter::default(), ..every_event() };
-    let shown = SessionQuery { events: Some(visible), as_of: Some(then.min(last)), ..all.clone() };
+    let shown =
+        SessionQuery { events: Some(everything()), as_of: Some(then.min(last)), ..all.clone() };
     for query in [all, bare, past, shown] {
         let mut view = observer.store.read_session(query).await;
         if let Ok(view) = &mut view {

@@ -6,20 +6,17 @@ use sessiond::{
         Request, RequestKey, RewindSession, SessionUpdate, StateUpdate,
     },
     domain::{
-        delta::ScopeDelta,
+        delta::Delta,
         error::{Error, Reason},
         event::{Fingerprint, NewEvent},
         field::{FieldPath, Path},
-        id::{
-            AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId,
-            UserId,
-        },
-        json::Json,
-        scope::{Scope, SessionKey},
+        id::{Author, DisplayName, InvocationId},
         session::{Expiration, Incarnation, Labels, SessionInfo},
         time::Time,
     },
 };
+use sessiond_test_support::requests as plain;
+pub use sessiond_test_support::requests::{address, scope};
 
 use crate::history::{Ask, End, Entry, Label, Write};
 
@@ -32,12 +29,11 @@ pub fn start() -> Time {
 pub fn request(write: &Write, now: Time) -> Option<Request> {
     Some(match write.clone() {
         Write::Create { at, state, label, end, found } => Request::Create(CreateSession {
-            key: address(at),
             state,
-            display_name: DisplayName::new("").unwrap(),
             labels: labels(label),
             expiration: end.map(|end| expiration(end, now)),
             on_existing: if found { OnExisting::Return } else { OnExisting::Refuse },
+            ..plain::create(at, &[])
         }),
         Write::Update { at, name, label, end, guard } => Request::Update(SessionUpdate {
             key: address(at),
@@ -52,13 +48,7 @@ pub fn request(write: &Write, now: Time) -> Option<Request> {
             allow_missing: missing,
         }),
         Write::Fork { at, up_to, to, guard } => {
-            let session_id = SessionId::new(to).unwrap();
-            Request::Fork(ForkSession {
-                source: address(at),
-                up_to,
-                session_id,
-                precondition: guard,
-            })
+            Request::Fork(ForkSession { precondition: guard, ..plain::fork(at, up_to, to) })
         }
         Write::Append { at, state, events, guard, ask } => {
             let events = events.into_iter().enumerate();
@@ -66,23 +56,20 @@ pub fn request(write: &Write, now: Time) -> Option<Request> {
                 session: address(at),
                 events: events.map(|(at, entry)| new_event(at, entry, now)).collect(),
                 precondition: guard,
-                request: ask.map(request_key),
+                request: ask.and_then(request_key),
                 return_state: state,
             })
         }
         Write::Rewind { at, to, id, guard } => Request::Rewind(RewindSession {
-            key: address(at),
-            to,
-            event_id: marker_id(id),
-            author: Author::system(),
             fingerprint: Fingerprint((1 << 100) + u128::from(to)),
             precondition: guard,
+            ..plain::rewind(at, to, &marker_id(id))
         }),
         Write::UpdateState { at, delta, guard, ask } => Request::UpdateState(StateUpdate {
-            delta: ScopeDelta::new(scope(at), delta).unwrap(),
             precondition: guard,
             author: Author::new("cli").unwrap(),
-            request: ask.map(request_key),
+            request: ask.and_then(request_key),
+            ..plain::update(at, delta)
         }),
         Write::Sweep => Request::Sweep,
         Write::Restart => return None,
@@ -137,33 +124,9 @@ pub fn text(mut answer: Result<Answer, Error>, names: &mut Names) -> String {
     format!("{answer:?}")
 }
 
-/// `app`, `app/user` or `app/user/session`.
-pub fn scope(path: &str) -> Scope {
-    let mut parts = path.splitn(3, '/');
-    let app = AppName::new(parts.next().unwrap()).unwrap();
-    let user = parts.next().map(|user| UserId::new(user).unwrap());
-    let session = parts.next().map(|session| SessionId::new(session).unwrap());
-    match (user, session) {
-        (None, _) => Scope::Application(app),
-        (Some(user), None) => Scope::User(app, user),
-        (Some(user_id), Some(session_id)) => {
-            Scope::Session(SessionKey { app_name: app, user_id, session_id })
-        }
-    }
-}
-
-/// `app/user/session`.
-pub fn address(path: &str) -> SessionKey {
-    match scope(path) {
-        Scope::Session(key) => key,
-        other => panic!("no session: {other:?}"),
-    }
-}
-
 /// One label, or none.
 pub fn labels(label: Label) -> Labels {
-    let labels = label.iter().map(|value| ("l".to_owned(), (*value).to_owned()));
-    Labels::new(labels.collect()).unwrap()
+    plain::labels(label.map(|value| ("l", value)).as_slice())
 }
 
 fn expiration(end: End, now: Time) -> Expiration {
@@ -173,36 +136,28 @@ fn expiration(end: End, now: Time) -> Expiration {
     }
 }
 
-fn request_key((id, content): Ask) -> RequestKey {
-    RequestKey { id: RequestId::new(id.to_string()).unwrap(), fingerprint: Fingerprint(content) }
+fn request_key((id, content): Ask) -> Option<RequestKey> {
+    plain::request(&id.to_string(), content)
 }
 
 /// Mostly an id of its own; the last two are those of events.
-fn marker_id(id: u8) -> EventId {
-    let text = if id < 8 { format!("m{id}") } else { (id - 8).to_string() };
-    EventId::new(text).unwrap()
+fn marker_id(id: u8) -> String {
+    if id < 8 { format!("m{id}") } else { (id - 8).to_string() }
 }
 
 fn new_event(at: usize, entry: Entry, now: Time) -> NewEvent {
     let Entry { id, author, turn, event_secs, delta, body, refused } = entry;
-    let invocation_id = turn.map(|turn| InvocationId::new(turn).unwrap());
-    let author = Author::new(author).unwrap();
-    let branch = Branch::new("").unwrap();
-    let body = body.map(|body| Json::parse(body.to_owned()).unwrap());
     // Rounded, so that a repetition soon after is the same event.
     let event_time = event_secs.map(|secs| Time::new(now.secs() / 50 * 50 + secs, 0).unwrap());
     let mut event = NewEvent {
-        event_id: EventId::new(id.to_string()).unwrap(),
-        invocation_id,
-        author,
-        branch,
+        invocation_id: turn.map(|turn| InvocationId::new(turn).unwrap()),
+        author: Author::new(author).unwrap(),
         event_time,
-        partial: false,
         delta,
-        body,
-        fingerprint: Fingerprint::default(),
+        body: body.map(plain::json),
         refusal: refused.then(|| Error::invalid("events", Reason::BadJson, "")),
         field: FieldPath::from(Path::REQUEST.field("events").index(at).field("state_delta")),
+        ..plain::event(&id.to_string(), Delta::default())
     };
     event.fingerprint = event.content_fingerprint();
     event.delta = event.delta.split_temp().0;

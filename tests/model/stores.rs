@@ -13,11 +13,12 @@ use sessiond::{
     domain::error::Error,
     store::{RequestContext, Store},
 };
+use sessiond_test_support::TestClock;
 use tempfile::TempDir;
 
 use crate::{
     LONGEST,
-    backends::{self, Backend, TestClock},
+    backends::{self, Backend},
     fold,
     history::{Step, Write, histories},
     naive::NaiveStore,
@@ -73,7 +74,7 @@ async fn run(
     sizes: &[usize],
 ) -> Result<[usize; 2], TestCaseError> {
     let folder = TempDir::new().unwrap();
-    let clock = Arc::new(TestClock::new(start()));
+    let clock = TestClock::at(start());
     let open = || (backend.open)(PathBuf::from(folder.path()), clock.clone());
     let mut model = Observer {
         store: Arc::new(NaiveStore::new(clock.clone())),
@@ -95,7 +96,7 @@ async fn run(
         round += 1;
         let wait_secs = group.iter().map(|step| step.wait_secs).sum();
         let now = store.now.plus(wait_secs, 1).unwrap();
-        clock.set(now);
+        clock.set_time(now);
         (store.now, model.now) = (now, now);
         let requests: Vec<Request> =
             group.iter().filter_map(|step| request(&step.write, now)).collect();

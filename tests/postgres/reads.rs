@@ -209,7 +209,7 @@ async fn reads_that_wait_are_bounded_in_number_and_in_time() {
         assert!(is_full(&read.unwrap().unwrap_err()));
         refused += 1;
     }
-    // Some at once, the others after the time that a read waits: nobody waits for the lock as long as the first.
+    // Some at once, the others after the time that a read waits: none waits for the lock as long as the first.
     assert_eq!(refused, 5000);
     assert!(!reading.is_finished());
     drop(lock);

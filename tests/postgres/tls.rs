@@ -77,7 +77,7 @@ async fn every_mode_takes_the_servers_that_it_may_trust() {
     let root = format!("sslrootcert={}", ours.file.display());
     let wrong_root = format!("sslrootcert={}", other.file.display());
 
-    // Whoever does not ask for TLS on the loopback address, or disables it.
+    // Without a setting for TLS on the loopback address, or with TLS disabled.
     for parameters in ["", &format!("sslmode=disable&{root}")] {
         assert_eq!(connect(&cluster, parameters).await, Ok(false), "{parameters}");
     }

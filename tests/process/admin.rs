@@ -43,7 +43,7 @@ async fn probes_answer_in_each_condition_and_say_why_they_are_not_ready() {
     assert_eq!(get("/").0, 404);
     assert_eq!(send(&socket, "POST", "/readyz").0, 405);
 
-    // A request that never ends keeps nobody else waiting.
+    // A request that never ends does not delay others.
     let mut slow = UnixStream::connect(&socket).unwrap();
     slow.write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
     assert_eq!(get("/livez").0, 200);

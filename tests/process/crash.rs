@@ -50,7 +50,7 @@ async fn write(channel: Channel, writer: usize, from: u64, written: Arc<Progress
     }
 }
 
-/// Wakes the killer after so many acknowledgements.
+/// Wakes the killer after a number of acknowledgements.
 struct Progress {
     left: AtomicUsize,
     enough: Notify,

@@ -18,7 +18,7 @@ use crate::harness::{
     Server, append, create, event, key, list, program, read, reason, wait_for_health,
 };
 
-/// A file system of so many MiB, and the process that keeps it mounted.
+/// A file system of the given size in MiB, and the process that keeps it mounted.
 struct SmallDisk {
     folder: TempDir,
     holder: Child,

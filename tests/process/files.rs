@@ -45,7 +45,7 @@ fn an_import_leaves_everybodys_state_as_it_is() {
     let history = shell.run(&[&["state", "history"], &USER[..], &["--key", "app:theme"]].concat());
     assert_eq!(history.len(), 1, "nobody wrote the key again: {history:?}");
 
-    // No event is new: still nobody's state changes, and what is missing is set.
+    // No event is new: still no other session's state changes, and what is missing is set.
     shell.run(
         &[&["state", "set"], &USER[..], &["--set", "app:new=5", "--remove", "user:lang"]].concat(),
     );

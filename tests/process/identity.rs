@@ -355,7 +355,7 @@ async fn a_watch_of_the_command_line_goes_on_with_the_token_that_replaced_its_ow
     says("caught_up");
     set("user:m=2");
     says("user:m");
-    // Nobody has written another one.
+    // It has not been replaced.
     replace(&setting.tokens(), &setting.entry);
     let ended = watch.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1));

@@ -133,6 +133,27 @@ fn half_an_emoji_is_mended_and_named_but_refused_in_keys_and_ids() {
 }
 
 #[test]
+fn events_that_were_edited_are_named() {
+    let shell = Shell::new();
+    let address = ["--app", "a", "--user", "u", "--session", "s"];
+    let append = ["event", "append", "--author", "m", "--set", "k=1", "--remove", "l"];
+    shell.run(&[&["session", "create"], &address[..]].concat());
+    for id in ["e1", "e2"] {
+        shell.run(&[&append[..], &address[..], &["--event-id", id]].concat());
+    }
+    let export = [&["export", "--format", "sessiond"], &address[..]].concat();
+    let text = String::from_utf8(shell.output(&export).stdout).unwrap();
+    assert_eq!(text.matches("\"fingerprint\"").count(), 2, "{text}");
+    shell.write("s.json", &text.replacen("\"author\":\"m\"", "\"author\":\"n\"", 1));
+    let output = shell.output(&["import", "s.json", "--into-app", "copy"]);
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{says}");
+    let warning = "edited, so only ADK's form of these events counts: e1\n";
+    assert_eq!(says, format!("warning: s.json: {warning}"));
+    shell.stop();
+}
+
+#[test]
 fn a_file_of_somebody_else_is_refused_copied_or_meant() {
     let shell = Shell::new();
     let set = ["state", "set", "--app", "victim", "--user", "chief", "--set", "app:price=100"];
@@ -174,6 +195,8 @@ struct Cutter {
     address: String,
     /// Writes until then.
     left: Arc<AtomicI64>,
+    /// Calls of ListKeyChanges.
+    lookups: Arc<AtomicI64>,
     cut: Receiver<()>,
     _runtime: Runtime,
 }
@@ -182,13 +205,18 @@ impl Cutter {
     fn before(server: String) -> Self {
         let runtime = Runtime::new().unwrap();
         let left = Arc::new(AtomicI64::new(i64::MAX));
+        let lookups = Arc::new(AtomicI64::new(0));
         let (sender, cut) = mpsc::channel();
         let address = runtime.block_on(async {
             let channel = Channel::from_shared(server).unwrap().connect().await.unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap().to_string();
-            let left = left.clone();
-            let forward = move |call| forward(call, channel.clone(), left.clone(), sender.clone());
+            let (left, lookups) = (left.clone(), lookups.clone());
+            let forward = move |call: axum::extract::Request| {
+                let is_lookup = call.uri().path().ends_with("/ListKeyChanges");
+                lookups.fetch_add(i64::from(is_lookup), Ordering::SeqCst);
+                forward(call, channel.clone(), left.clone(), sender.clone())
+            };
             let routes = Routes::from(axum::Router::new().fallback(forward));
             let serve = Server::builder()
                 .add_routes(routes)
@@ -196,7 +224,7 @@ impl Cutter {
             tokio::spawn(serve);
             address
         });
-        Self { address, left, cut, _runtime: runtime }
+        Self { address, left, lookups, cut, _runtime: runtime }
     }
 
     /// Runs a command, which is killed right after its write of this number. Whether it was.
@@ -353,5 +381,30 @@ fn what_others_changed_between_two_runs_stays_and_is_told() {
     // The file's value wins if that is asked for.
     shell.run(&[&import[..], &["--restore-shared"]].concat());
     assert_eq!(state()["app:count"], json!(7));
+    shell.stop();
+}
+
+#[test]
+fn the_changes_of_a_shared_key_are_read_once_for_all_files() {
+    let shell = Shell::new();
+    let cutter = Cutter::before(format!("http://{}", shell.address()));
+    let keys: Vec<_> = (0..20).map(|n| format!("app:{n}")).collect();
+    let state: Value = keys.iter().map(|key| (key.clone(), json!(1))).collect();
+    let files = ["s1.json", "s2.json", "s3.json", "s4.json", "s5.json"];
+    for (file, user) in files.into_iter().zip(["u", "u", "v", "w", "w"]) {
+        let events = [event("e1", "one"), event("e2", "two")];
+        let file_json =
+            json!({"id": file, "appName": "a", "userId": user, "state": state, "events": events});
+        shell.write(file, &file_json.to_string());
+    }
+    let import = [&["import"], &files[..]].concat();
+    let lookups = |more: &[&str]| {
+        cutter.lookups.store(0, Ordering::SeqCst);
+        let cut = cutter.run(&mut shell.command(&[&import[..], more].concat()), i64::MAX);
+        assert!(!cut);
+        cutter.lookups.load(Ordering::SeqCst)
+    };
+    assert_eq!(lookups(&[]), keys.len() as i64);
+    assert_eq!(lookups(&["--into-app", "restored", "--restore-shared"]), 0);
     shell.stop();
 }

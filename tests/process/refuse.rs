@@ -91,7 +91,7 @@ async fn a_second_process_on_the_same_file() {
     let store = format!("sqlite:{}", link.display());
     let sentence = refused(serve(folder.path()).args(["--store", &store]));
     assert!(sentence.contains("in use by"), "{sentence}");
-    // The first one is none the worse for it, and the file is free when it has ended.
+    // The first one is not affected, and the file is free after its end.
     append(&channel, "s", event("one", "{}", "{}")).await.unwrap();
     drop(channel);
     first.kill();

@@ -257,9 +257,18 @@ fn a_doctor_tells_what_is_wrong() {
         let found = findings.iter().find(|finding| finding["check"] == check);
         found.unwrap_or_else(|| panic!("no {check} in {findings:?}"))["result"].clone()
     };
-    for check in
-        ["client", "server", "health", "credential", "version", "clock", "store", "wal", "limits"]
-    {
+    for check in [
+        "client",
+        "server",
+        "health",
+        "credential",
+        "version",
+        "contract",
+        "clock",
+        "store",
+        "wal",
+        "limits",
+    ] {
         assert_eq!(result(check), "ok", "{check}: {findings:?}");
     }
     let (text, _) = shown(&shell, &["doctor", "--store", "memory:"], 100);

@@ -279,7 +279,7 @@ async fn what_is_not_sampled_has_no_spans_and_its_event_still_names_its_trace() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_does_not_answer_delays_no_call_and_no_stop() {
-    // It accepts connections, which nobody reads.
+    // It accepts connections and never reads from them.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let folder = TempDir::new().unwrap();

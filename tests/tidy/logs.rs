@@ -10,7 +10,7 @@ const MACROS: [&str; 5] = ["trace", "debug", "info", "warn", "error"];
 /// Keys of every record.
 const TAKEN: [&str; 6] = ["message", "level", "target", "timestamp", "span", "spans"];
 
-/// What is wrong with the fields of statements that log, at any depth.
+/// The faults in the fields of statements that log, at any depth.
 fn wrong_fields(tokens: TokenStream) -> Vec<String> {
     let tokens: Vec<_> = tokens.into_iter().collect();
     let mut found = Vec::new();
@@ -53,10 +53,7 @@ fn wrong_names(arguments: &[String]) -> Vec<String> {
 
 #[test]
 fn the_log_has_each_key_once_and_no_debug_forms() {
-    let sources = sources();
-    let ours =
-        sources.iter().filter(|(path, _)| path.starts_with("src/") || path.starts_with("crates/"));
-    assert_none(ours.flat_map(|(path, text)| {
+    assert_none(sources().iter().flat_map(|(path, text)| {
         let tokens = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
         wrong_fields(tokens).into_iter().map(move |says| format!("{path}: {says}"))
     }));
@@ -66,10 +63,9 @@ fn the_log_has_each_key_once_and_no_debug_forms() {
 fn keys_that_are_taken_and_debug_forms_are_seen() {
     for text in [
         "fn f() { error!(message, \"x\") }",
-        "fn f() { tracing::warn!(a = 1, message = text, \"x\") }",
         "fn f() { info!(a, %target, \"x\") }",
         "fn f() { error!(?error, \"x\") }",
-        "fn f() { error!(a = f(1, 2), b = ?error, \"x\") }",
+        "fn f() { tracing::error!(a = f(1, 2), b = ?error, \"x\") }",
         "fn f() { error!(a = 1, a = 2, \"x\") }",
     ] {
         assert_eq!(wrong_fields(text.parse().unwrap()).len(), 1, "{text}");

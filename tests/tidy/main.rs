@@ -1,4 +1,4 @@
-//! What neither the compiler nor clippy says: the shape of files, words that no file has, the keys of the log, and the budget of lines.
+//! Checks beyond the compiler and clippy: the shape of files, words that must not occur, the keys of the log, and the budget of lines.
 
 mod budget;
 mod logs;
@@ -12,10 +12,13 @@ const MAX_LINES: usize = 400;
 const REGISTRIES: &str = "crates|.io npm|js. yarn|pkg.com npm|mirror py|pi.org python|hosted \
     proxy.|golang sum.|golang go|proxy. ruby|gems.org repo|.maven repo1|.maven";
 
+/// Notes of unfinished work.
+const NOTES: &str = "TO|DO FIX|ME";
+
 /// Home and work folders of a machine.
 const MACHINES: &str = "/ho|me/ /ro|ot/ /wo|rk/ /Us|ers/ C:\\Us|ers\\";
 
-/// What PostgreSQL has and distributed engines that speak its protocol lack, or what makes their transactions fail more often.
+/// Features of PostgreSQL that distributed engines of its protocol lack, or that make their transactions fail more often.
 const BEYOND_ENGINES: &str = "jsonb SERIAL| SEQUENCE nextval TRIGGER DEFERRABLE SAVEPOINT advisory \
     REFERENCES LOCK|TABLE TEMP|TABLE FOR|SHARE ctid";
 
@@ -41,9 +44,7 @@ fn files() -> Vec<(String, String)> {
         .split_terminator('\0')
         .filter_map(|path| Some((path.to_owned(), fs::read_to_string(root.join(path)).ok()?)))
         .collect();
-    for known in ["src/lib.rs", "tests/tidy/main.rs", "tests/run", "Cargo.toml"] {
-        assert!(files.iter().any(|(path, _)| path == known), "the listing lacks {known}");
-    }
+    assert!(files.iter().any(|(path, _)| path == "tests/tidy/main.rs"), "not the whole tree");
     files
 }
 
@@ -66,6 +67,15 @@ fn lines(path: &str, text: &str, is_wrong: impl Fn(&str) -> bool, says: &str) ->
     wrong.map(|(at, line)| format!("{path}:{at}: {says}: {}", line.trim())).collect()
 }
 
+/// Fails if a file contains one of the words. Cargo's lock files name their registry.
+fn assert_absent(list: &str, says: &str) {
+    let words = words(list, "");
+    let has = |line: &str| words.iter().any(|word| line.contains(word));
+    let files = files();
+    let files = files.iter().filter(|(path, _)| !path.ends_with("Cargo.lock"));
+    assert_none(files.flat_map(|(path, text)| lines(path, text, has, says)));
+}
+
 #[test]
 fn files_read_like_a_page() {
     assert_none(sources().iter().flat_map(|(path, text)| {
@@ -77,13 +87,9 @@ fn files_read_like_a_page() {
 }
 
 #[test]
-fn no_registry_is_named() {
-    let lists_its_own = |path: &str| path.rsplit('/').next() == Some("Cargo.lock");
-    let words = words(REGISTRIES, "");
-    let named = |line: &str| words.iter().any(|word| line.to_lowercase().contains(word));
-    let files = files();
-    let files = files.iter().filter(|(path, _)| !lists_its_own(path));
-    assert_none(files.flat_map(|(path, text)| lines(path, text, named, "name no registry")));
+fn no_registry_is_named_and_no_work_is_left_to_notes() {
+    assert_absent(REGISTRIES, "name no registry");
+    assert_absent(NOTES, "finish it, or open an issue");
 }
 
 /// Whether a line holds an absolute path of a machine. Within an address or a relative path the same letters mean something else.
@@ -98,10 +104,6 @@ fn names_a_machine(line: &str, folders: &[String]) -> bool {
 #[test]
 fn no_path_of_a_machine_is_named() {
     let folders = words(MACHINES, "");
-    for word in &folders {
-        assert!(names_a_machine(&format!("sqlite:{word}x.db"), &folders), "{word}");
-        assert!(!names_a_machine(&format!("the relative a{word}b and $X{word}"), &folders));
-    }
     let named = |line: &str| names_a_machine(line, &folders);
     assert_none(files().iter().flat_map(|(path, text)| lines(path, text, named, "of a machine")));
 }

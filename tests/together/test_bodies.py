@@ -1,11 +1,11 @@
-"""The turn that docs/bodies.md shows: all kits read the same in its bodies, with their own classes."""
+"""The turn that docs/bodies.md shows: all ADKs read the same in its bodies, with their own classes."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-from test_together import LANGUAGES, address, kit, server, sessiond
+from test_together import LANGUAGES, address, adk, server, sessiond
 
 __all__ = ["address", "server"]  # fixtures
 
@@ -20,12 +20,12 @@ def test_all_kits_read_the_same_in_the_documented_bodies(address: str) -> None:
         sessiond(address, "event", "append", "--author", author, "--invocation", "turn-1", "--body", json.dumps(body))
     for language in LANGUAGES:
         written = [what_it_says(language, number, body) for number, body in enumerate(bodies, start=1)]
-        read = json.loads(kit(language, address, "bodies"))
+        read = json.loads(adk(language, address, "bodies"))
         assert read == written, f"{language} reads something else"
 
 
 def what_it_says(language: str, number: int, body: dict[str, Any]) -> dict[str, Any]:
-    """What a kit should read in a body."""
+    """The expected reading of a body."""
     parts = body["content"]["parts"]
     calls = [part["functionCall"] for part in parts if "functionCall" in part]
     responses = [part["functionResponse"] for part in parts if "functionResponse" in part]

@@ -1,4 +1,4 @@
-"""A compaction that one kit writes is read by the others, with what is beside it in the event's actions."""
+"""A compaction that one ADK writes is read by the others, with what is beside it in the event's actions."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ SUMMARY = {"role": "model", "parts": [{"text": "They talked about refunds."}]}
 BESIDE = {"transferToAgent": "billing", "artifactDelta": {"refund.pdf": 2}}
 TIMES = {"startTimestamp": "2026-11-26T09:00:00.5Z", "endTimestamp": "2026-11-26T10:30:00.25+01:00"}
 
-# The bodies as the kits write them. ADK for Go has announced its compactions and has none in this version.
+# The bodies as the ADKs write them. ADK for Go has announced its compactions and has none in this version.
 BODIES: dict[str, dict[str, Any]] = {
     "python": {
         "content": SUMMARY,

@@ -1,6 +1,6 @@
-"""Agents of five kits share one session on one server: in turn, at once, and with values that not every kit can hold.
+"""Agents of five ADKs share one session on one server: in turn, at once, and with values that not every ADK can hold.
 
-Each kit's part is a small program beside its adapter (`together`), with an agent on the kit's own runner. `run` builds
+Each ADK's part is a small program beside its adapter (`together`), with an agent on the ADK's own runner. `run` builds
 the programs and starts this file.
 """
 
@@ -79,8 +79,8 @@ def sessiond(address: str, *command: str) -> str:
     return output([SERVER, *command, *key, "--server", address])
 
 
-def kit(language: str, address: str, *command: str) -> str:
-    """Runs a command of one kit's program on the session."""
+def adk(language: str, address: str, *command: str) -> str:
+    """Runs a command of one ADK's program on the session."""
     return output([*PROGRAMS[language], address, APP, USER, SESSION, *command])
 
 
@@ -90,13 +90,13 @@ def said(events: list[dict[str, str]]) -> list[str]:
 
 
 def at_once(address: str, *command: str) -> list[str]:
-    """Runs one command in all kits at the same time, and returns what they print."""
+    """Runs one command in all ADKs at the same time, and returns what they print."""
     with ThreadPoolExecutor(len(LANGUAGES)) as pool:
-        return list(pool.map(lambda language: kit(language, address, *command), LANGUAGES))
+        return list(pool.map(lambda language: adk(language, address, *command), LANGUAGES))
 
 
 def everybody_sees_the_same(address: str) -> dict[str, Any]:
-    """Asserts that all kits see the same events and state, and returns them."""
+    """Asserts that all ADKs see the same events and state, and returns them."""
     expected, *others = map(json.loads, at_once(address, "dump"))
     for language, seen in zip(LANGUAGES[1:], others, strict=True):
         assert seen == expected, f"{language} and {LANGUAGES[0]} see different sessions"
@@ -106,7 +106,7 @@ def everybody_sees_the_same(address: str) -> dict[str, Any]:
 def test_everybody_reads_what_the_others_said(address: str) -> None:
     conversation = []
     for language in LANGUAGES:
-        kit(language, address, "turn", f"hello, {language}")
+        adk(language, address, "turn", f"hello, {language}")
         conversation += [f"hello, {language}", f"{language} heard hello, {language}"]
         seen = everybody_sees_the_same(address)
         assert said(seen["events"]) == conversation
@@ -174,8 +174,8 @@ def test_a_value_that_a_kit_cannot_hold_survives_it(address: str) -> None:
 
     before = stored()
     for language in LANGUAGES:
-        kit(language, address, "turn", "go on")
-        kit(language, address, "put", f"{language}:noted", "true")
+        adk(language, address, "turn", "go on")
+        adk(language, address, "put", f"{language}:noted", "true")
         # Java's state cannot hold a null.
-        assert HARD_VALUES.keys() - {"null"} <= json.loads(kit(language, address, "dump"))["state"].keys()
+        assert HARD_VALUES.keys() - {"null"} <= json.loads(adk(language, address, "dump"))["state"].keys()
         assert stored() == before, f"{language} has changed a value"

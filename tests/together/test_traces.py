@@ -1,4 +1,4 @@
-"""A turn of a Python agent is one trace: from the kit's own spans over the calls of the adapter down to the flush."""
+"""A turn of a Python agent is one trace: from the ADK's own spans over the calls of the adapter down to the flush."""
 
 import asyncio
 import importlib.util

@@ -3,8 +3,43 @@
 # said, also after Ctrl-C. Sourced by tests/run.
 
 tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
+trap clean_up EXIT
 trap interrupted INT TERM
+
+# Folders to remove at the end.
+leftovers=("$tmp")
+# Processes that run beside a step, by name. Each leads a process group.
+declare -A background=()
+
+clean_up() {
+  local leader
+  for leader in "${background[@]}"; do
+    kill -TERM -- "-$leader" && wait "$leader"
+  done 2>/dev/null
+  rm -rf "${leftovers[@]}"
+}
+
+# in_background NAME COMMAND...: starts COMMAND. A process group of its own makes it possible to end its children, too. Without one it
+# would ignore Ctrl-C.
+in_background() {
+  local name=$1
+  shift
+  set -m
+  "$@" &
+  background[$name]=$!
+  set +m
+}
+
+# Whether this is continuous integration.
+is_ci() {
+  [[ ${CI:-false} != false ]]
+}
+
+# note REASON: adds to what the summary says beside the outcome of the running step.
+note() {
+  [[ ! -s $tmp/reason ]] || printf ', ' >>"$tmp/reason"
+  printf '%s' "$*" >>"$tmp/reason"
+}
 
 summary=()
 complaints=()
@@ -83,15 +118,15 @@ summarize() {
 # skip REASON: ends a step that has nothing to do.
 skip() {
   printf 'skipped: %s\n' "$*"
-  printf '%s' "$*" >"$tmp/reason"
+  note "$*"
   return 77
 }
 
 # missing REASON: ends a step whose tool is missing. With CI=true that is a failure.
 missing() {
-  [[ ${CI:-false} == false ]] && { skip "$*"; return; }
+  is_ci || { skip "$*"; return; }
   printf 'missing: %s\n' "$*"
-  printf '%s' "$*" >"$tmp/reason"
+  note "$*"
   return 1
 }
 

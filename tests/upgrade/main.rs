@@ -7,7 +7,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::too_many_lines,
-    reason = "a test ends where what it takes for granted does not hold, and is one story or table"
+    reason = "a test fails by panicking, and may be long"
 )]
 
 mod document;
@@ -18,11 +18,11 @@ use std::{fs, ops::RangeInclusive, path::Path, sync::Arc};
 use requests::*;
 use rusqlite::Connection;
 use sessiond::{
-    commit::{Append, CreateSession, ForkSession, RequestKey, RewindSession},
+    commit::{Append, CreateSession, ForkSession, RewindSession},
     domain::{
         error::Error,
         event::Fingerprint,
-        id::{AppName, Author, DisplayName, EventId, InvocationId, RequestId, SessionId},
+        id::{AppName, Author, DisplayName, EventId, InvocationId, SessionId},
         json::Json,
         precondition::Precondition,
         scope::{Scope, StateKey},
@@ -63,7 +63,7 @@ async fn a_file_from_before_the_first_release_is_refused_and_stays() {
         sqlite::migrate_file(&path).unwrap_err(),
         sqlite::compact(&path).unwrap_err(),
         verify::verify(&path, &mut Unheard).unwrap_err(),
-        try_open(&path, &TestClock::at(500)).await.err().unwrap(),
+        try_open(&path, &TestClock::new(500)).await.err().unwrap(),
     ] {
         assert_eq!(error, OpenError::OtherLayout(path.clone()));
         assert!(fs::read(&path).unwrap() == before, "{error}");
@@ -90,7 +90,7 @@ fn assert_sound(path: &Path) {
 async fn a_file_of_this_version_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made.db");
-    let clock = TestClock::at(100);
+    let clock = TestClock::new(100);
     let store = open(&path, &clock).await;
     fill(&store, &clock).await;
     store.close().await;
@@ -120,9 +120,7 @@ async fn fill(store: &dyn Store, clock: &TestClock) {
         event("2", &[("basket", "[1,2]"), ("user:visits", "7")], &["draft"]),
     ];
     let batch = append("cart", "ada", events.into());
-    let id = RequestId::new("first").unwrap();
-    let request = Some(RequestKey { id, fingerprint: Fingerprint(9) });
-    store.append(&call, Append { request, ..batch }).await.unwrap();
+    store.append(&call, Append { request: request("first", 9), ..batch }).await.unwrap();
     let fork = ForkSession {
         source: key("ada", "cart"),
         up_to: Some(2),

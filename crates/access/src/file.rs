@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(rights(&alice, "mail", "a@x"), ["read", "write"]);
         assert!(rights(&alice, "mail", "b@x").is_empty());
 
-        // No subject names nobody, and so does one that cannot be a user.
+        // Without a subject, or with one that is no user id, the rule gives no rights.
         for claims in [&[][..], &[("sub", "")]] {
             let nobody = policy.permissions(&principal("jwt:x", &[], claims));
             assert!(rights(&nobody, "shop", "alice").is_empty());

@@ -1,7 +1,7 @@
 //! Callers and their rights.
 //!
 //! A [`Policy`] is read from a file: [rules](policy::Rule) that give principals rights on users of applications. Everything else is
-//! denied. The [gate](crate::store::Gate) before the store asks it at every call.
+//! denied. The gate before the store (`sessiond_store::Gate`) checks it at every call.
 
 mod file;
 pub mod policy;

@@ -75,7 +75,7 @@ impl Rule {
     }
 }
 
-/// A user id that is a claim. One that is no id names nobody.
+/// The user id in a claim. `None` if it is missing or invalid.
 fn claimed(identity: &Identity, claim: &str) -> Option<UserId> {
     UserId::new(identity.claims.get(claim)?.as_str()).ok()
 }

@@ -11,7 +11,7 @@ use sessiond_core::domain::{
 
 #[derive(Clone, Debug)]
 pub enum Principal {
-    /// Every caller that reaches the listener, or embeds the engine, where nobody has to show who he is. It may do everything.
+    /// Any caller of a listener without identity sources, or of an embedded engine. It may do everything.
     Local,
     Identified(Arc<Identity>),
 }

@@ -82,18 +82,21 @@ pub fn write(event: &Event) -> serde_json::Result<Json> {
     Ok(Json::of_members(&entry))
 }
 
-/// Reads an entry that [`write`] wrote. One whose part for ADK has changed since is read as ADK's.
-pub fn from_export(text: &str) -> Result<Event, String> {
+/// Reads an entry that [`write`] wrote, and returns whether it was edited since: then its exact form is ignored.
+pub fn from_export(text: &str) -> Result<(Event, bool), String> {
     let object = Object::read(text)?;
     let entry = object.without(&[EXACT]);
+    let mut is_edited = false;
     if let Some((name, exact)) = object.get(&[EXACT]) {
         let (event, fingerprint) =
             Event::from_exact(exact).map_err(|fault| format!("{name}: {fault}"))?;
         if fingerprint == fingerprint_of(&entry) {
-            return Ok(event);
+            return Ok((event, false));
         }
+        is_edited = true;
     }
-    from_adk(Json::of_members(&entry).as_str())?.ok_or_else(|| "is a fragment (partial)".to_owned())
+    let event = from_adk(Json::of_members(&entry).as_str())?;
+    Ok((event.ok_or("is a fragment (partial)")?, is_edited))
 }
 
 fn fingerprint_of(entry: &[(String, Json)]) -> String {

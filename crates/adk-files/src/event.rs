@@ -66,27 +66,21 @@ fn is_zero(number: &i64) -> bool {
 impl Event {
     /// The exact form. A visible event has the fingerprint of ADK's form beside it, and a hidden one its sequence.
     pub fn to_exact(&self, fingerprint: String) -> serde_json::Result<Json> {
-        if self.rewind_to.is_some() && self.event_time.is_some() {
-            // The server makes the rest of a marker.
-            let Self { event_id, author, trace_id, .. } = self.clone();
-            let (sequence, rewind_to) = (self.sequence, self.rewind_to);
-            let marker =
-                Self { event_id, author, trace_id, sequence, rewind_to, ..Self::default() };
-            return marker.to_exact(fingerprint);
-        }
-        let set = Json::of_members(&self.set);
+        // The server makes the rest of a marker.
+        let rest = if self.rewind_to.is_some() { Self::default() } else { self.clone() };
+        let set = Json::of_members(&rest.set);
         let exact = Exact {
             sequence: if fingerprint.is_empty() { self.sequence } else { 0 },
             fingerprint,
             event_id: self.event_id.clone(),
-            invocation_id: self.invocation_id.clone(),
+            invocation_id: rest.invocation_id,
             author: self.author.clone(),
-            branch: self.branch.clone(),
-            event_time: self.event_time.map(time::format),
+            branch: rest.branch,
+            event_time: rest.event_time.map(time::format),
             trace_id: self.trace_id.clone(),
-            set: (!self.set.is_empty()).then(|| serde_json::from_str(set.as_str())).transpose()?,
-            remove: self.remove.clone(),
-            body: self.body.as_ref().map(|it| serde_json::from_str(it.as_str())).transpose()?,
+            set: (!rest.set.is_empty()).then(|| serde_json::from_str(set.as_str())).transpose()?,
+            remove: rest.remove,
+            body: rest.body.as_ref().map(|it| serde_json::from_str(it.as_str())).transpose()?,
             rewind_to_sequence: self.rewind_to,
         };
         serde_json::to_string(&exact).map(Json::from_stored)

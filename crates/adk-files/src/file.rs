@@ -9,40 +9,26 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// A directory, and the mode of new files in it.
-pub struct Directory {
-    path: PathBuf,
-    permissions: Permissions,
-}
-
 /// A file that is removed unless it is finished.
 pub struct NewFile {
     pub to: BufWriter<NamedTempFile>,
     path: PathBuf,
 }
 
-impl Directory {
-    /// Creates it if it is missing.
-    pub fn create(path: &Path, permissions: Permissions) -> Result<Self, String> {
-        fs::create_dir_all(path)
-            .map_err(|error| format!("cannot create {}: {error}", path.display()))?;
-        Ok(Self { path: path.to_owned(), permissions })
-    }
-
-    pub fn new_file(&self, name: &str) -> Result<NewFile, String> {
-        let path = self.path.join(name);
-        let mut builder = tempfile::Builder::new();
-        let file = builder.prefix(".export-").suffix(".tmp").tempfile_in(&self.path);
-        // It is its owner's until then, whatever the mode of exports is.
-        let file = file.and_then(|file| {
-            file.as_file().set_permissions(self.permissions.clone()).map(|()| file)
-        });
-        let to = BufWriter::new(file.map_err(|error| cannot_write(&path, &error))?);
-        Ok(NewFile { to, path })
-    }
-}
-
 impl NewFile {
+    /// In a directory that is created if it is missing.
+    pub fn create(directory: &Path, permissions: &Permissions, name: &str) -> Result<Self, String> {
+        let path = directory.join(name);
+        let mut builder = tempfile::Builder::new();
+        let file = fs::create_dir_all(directory)
+            .and_then(|()| builder.prefix(".export-").suffix(".tmp").tempfile_in(directory));
+        // It is its owner's until then, whatever the mode of exports is.
+        let file = file
+            .and_then(|file| file.as_file().set_permissions(permissions.clone()).map(|()| file));
+        let to = BufWriter::new(file.map_err(|error| cannot_write(&path, &error))?);
+        Ok(Self { to, path })
+    }
+
     /// Moves the file to its place once its content is on the disk. A file that it replaces passes on its mode, and a link does not.
     pub fn finish(self) -> Result<PathBuf, String> {
         let Self { to, path } = self;
@@ -71,8 +57,8 @@ mod tests {
 
     use super::*;
 
-    fn directory(path: &Path, mode: u32) -> Directory {
-        Directory::create(path, Permissions::from_mode(mode)).unwrap()
+    fn new_file(directory: &Path, mode: u32) -> NewFile {
+        NewFile::create(directory, &Permissions::from_mode(mode), "a.json").unwrap()
     }
 
     #[test]
@@ -84,14 +70,13 @@ mod tests {
                 .map(|entry| entry.unwrap().file_name().into_string().unwrap())
                 .collect::<Vec<_>>()
         };
-        let into = directory(dir.path(), 0o600);
-        let mut given_up = into.new_file("a.json").unwrap();
+        let mut given_up = new_file(dir.path(), 0o600);
         given_up.to.write_all(b"half").unwrap();
         assert_ne!(names(), ["a.json"]);
         drop(given_up);
         assert_eq!(names(), [""; 0]);
         for text in ["one", "two"] {
-            let mut file = into.new_file("a.json").unwrap();
+            let mut file = new_file(dir.path(), 0o600);
             file.to.write_all(text.as_bytes()).unwrap();
             let path = file.finish().unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
@@ -104,7 +89,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
         let export_by = |mode| {
-            directory(dir.path(), mode).new_file("a.json").unwrap().finish().unwrap();
+            new_file(dir.path(), mode).finish().unwrap();
             fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777
         };
         let export = || export_by(0o600);

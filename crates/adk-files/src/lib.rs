@@ -1,4 +1,4 @@
-//! Session files as the Agent Development Kit (ADK) writes them: exactly so, or with one more member in the file and in its events.
+//! Session files of the Agent Development Kit (ADK), and exports: the same form with one more member in the file and in its events.
 //!
 //! ```text
 //! { "id": …, "appName": …, "userId": …, "state": {…}, "lastUpdateTime": …,
@@ -6,10 +6,10 @@
 //!   "sessiond": { "session": {…}, "initial_state": {…}, "hidden": [ … ] } }
 //! ```
 //!
-//! An entry of `events` is an event's body with its state delta in `actions.stateDelta`, as ADK stores it ([`form`]). Id, author,
-//! invocation, branch and time are members beside the rest. Where that does not say everything, the member `sessiond` has the event
-//! exactly ([`event`]), so that an export is restored byte for byte. It counts as long as nobody has changed the entry beside it.
-//! Events that a rewind has hidden are there and not in `events`, because ADK would show them.
+//! An entry of `events` is an event's body with its state delta in `actions.stateDelta`, as ADK stores it. Id, author, invocation,
+//! branch and time are members beside the rest. Where that form loses something, the member `sessiond` holds the exact event, so that an
+//! export is restored byte for byte. It is ignored if the entry beside it has been edited since. Events that a rewind has hidden are in
+//! `sessiond` only, because ADK would show them.
 
 mod body;
 mod entry;
@@ -29,7 +29,7 @@ mod write;
 
 pub use body::{Part, gist, parts};
 pub use event::Event;
-pub use file::Directory;
+pub use file::NewFile;
 pub use form::Losses;
 pub use name::file_name;
 pub use plan::{Plan, is_shared};

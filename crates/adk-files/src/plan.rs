@@ -28,37 +28,6 @@ pub struct Plan {
     pub last_time: Option<prost_types::Timestamp>,
 }
 
-/// New values and removals.
-#[derive(Debug, Default)]
-pub struct Changes {
-    pub set: Vec<(String, Json)>,
-    pub remove: Vec<String>,
-}
-
-impl Changes {
-    /// The changes that turn `actual` state into `wanted`, among the keys that `concerns` picks.
-    fn between(
-        actual: &BTreeMap<String, Json>,
-        wanted: &[(String, Json)],
-        concerns: impl Fn(&str) -> bool,
-    ) -> Self {
-        let differs = |(key, value): &&(String, Json)| {
-            concerns(key) && actual.get(key).is_none_or(|actual| !same_value(actual, value))
-        };
-        let wanted_keys: BTreeSet<_> = wanted.iter().map(|(key, _)| key).collect();
-        let is_left = |key: &&String| concerns(key) && !wanted_keys.contains(key);
-        Self {
-            set: wanted.iter().filter(differs).cloned().collect(),
-            remove: actual.keys().filter(is_left).cloned().collect(),
-        }
-    }
-
-    /// How many keys change.
-    pub fn number(&self) -> usize {
-        self.set.len() + self.remove.len()
-    }
-}
-
 impl Plan {
     pub fn of(file: &SessionFile) -> Self {
         // The state that the log leads to. `None`: removed.
@@ -124,14 +93,17 @@ impl Plan {
         format!("import-state-{:032x}", xxh3_128(text.as_bytes()))
     }
 
-    /// The changes that turn the session's `actual` own state into the file's.
-    pub fn own_changes(&self, actual: &Json) -> Changes {
-        let Some(wanted) = &self.state else {
-            return Changes::default();
-        };
-        let actual = actual.members().into_iter().collect();
+    /// The values and the removals that turn the session's `actual` own state into the file's.
+    pub fn own_changes(&self, actual: &Json) -> (Vec<(String, Json)>, Vec<String>) {
+        let Some(wanted) = &self.state else { return Default::default() };
         let is_own = |key: &str| !is_shared(key) && !key.starts_with(TEMP);
-        Changes::between(&actual, wanted, is_own)
+        let mut left: BTreeMap<_, _> = actual.members().into_iter().collect();
+        left.retain(|key, _| is_own(key));
+        let mut set = wanted.clone();
+        set.retain(|(key, value)| {
+            is_own(key) && !left.remove(key).is_some_and(|actual| same_value(&actual, value))
+        });
+        (set, left.into_keys().collect())
     }
 }
 
@@ -187,19 +159,18 @@ mod tests {
 
     #[test]
     fn own_state_is_compared_with_what_the_session_has() {
-        let changes = plan(ADK)
+        let (set, remove) = plan(ADK)
             .own_changes(&json(r#"{"start":1.0,"changed":3,"gone":1,"app:untold":1,"temp:x":1}"#));
-        assert_eq!(changes.set, owned(&[("changed", "2")]));
-        assert_eq!(changes.remove, ["gone"]);
+        assert_eq!((set, remove), (owned(&[("changed", "2")]), vec!["gone".to_owned()]));
         let settled = plan(ADK).own_changes(&json(r#"{ "changed":2, "start":1.0}"#));
-        assert_eq!(settled.number(), 0);
+        assert_eq!(settled, Default::default());
     }
 
     #[test]
     fn a_file_without_state_asks_for_none() {
         let plan = plan(r#"{"events":[{"id":"a","actions":{"stateDelta":{"k":1}}}]}"#);
         assert_eq!(plan.initial_state(), "{}");
-        assert_eq!(plan.own_changes(&json(r#"{"other":1}"#)).number(), 0);
+        assert_eq!(plan.own_changes(&json(r#"{"other":1}"#)), Default::default());
         assert_eq!((plan.gone.len(), plan.state().len()), (0, 0));
     }
 

@@ -26,6 +26,8 @@ pub struct SessionFile {
     pub events: Vec<Event>,
     /// Fragments of streamed answers, which are not stored.
     pub fragments: u64,
+    /// Ids of exported events that were edited: their exact form is ignored.
+    pub edited: Vec<String>,
     /// `None` in a file that ADK wrote.
     pub exported: Option<Exported>,
     /// The file holds the state of an application or user, and no session.
@@ -49,7 +51,7 @@ const USER: [&str; 2] = ["user_id", "userId"];
 const SESSION: [&str; 3] = ["id", "sessionId", "session_id"];
 /// Without one of these a file says nothing that an import understands.
 const CONTENT: [&str; 4] = ["state", "context", "events", "sessiond"];
-/// The others that are read, or that ADK writes and nobody needs.
+/// Members that are known and not imported, or read elsewhere.
 const IGNORED: [&str; 3] = ["last_update_time", "lastUpdateTime", SHARED_STATE];
 
 impl SessionFile {
@@ -117,9 +119,11 @@ impl SessionFile {
             let Some((position, entry)) = entries.next() else {
                 return Err(fault(format!("event {sequence} is missing or duplicated")));
             };
-            let event = entry::from_export(entry.get())
+            let (event, is_edited) = entry::from_export(entry.get())
                 .map_err(|error| format!("events[{position}]: {error}"))?;
-            self.events.push(Event { sequence, ..with_id(event, position, entry.get()) });
+            let event = Event { sequence, ..with_id(event, position, entry.get()) };
+            self.edited.extend(is_edited.then(|| event.event_id.clone()));
+            self.events.push(event);
         }
         let initial_state = members("initial_state", extra.initial_state.get()).map_err(fault)?;
         self.exported = Some(Exported { metadata: extra.session, initial_state });
@@ -307,6 +311,22 @@ mod tests {
         assert!(made.starts_with("import-1-") && made.len() <= 128, "{made}");
         assert_eq!(made, id(r#"{"state":{},"events":[{"id":"e"}, {"author" : "a"} ]}"#));
         assert_ne!(made, id(r#"{"events":[{"id":"e"},{"author":"b"}]}"#));
+    }
+
+    #[test]
+    fn events_that_were_edited_are_named() {
+        let entry = |id: &str| {
+            let (event_id, remove) = (id.to_owned(), vec!["k".to_owned()]);
+            entry::write(&Event { event_id, remove, ..Event::default() }).unwrap().into_string()
+        };
+        let text = format!(
+            r#"{{"events":[{},{}],"sessiond":{{"session":{{"format":1}},"initial_state":{{}},"hidden":[]}}}}"#,
+            entry("a"),
+            entry("b").replacen(r#""author":"""#, r#""author":"x""#, 1)
+        );
+        let file = SessionFile::read(&text).unwrap();
+        assert_eq!(file.edited, ["b"]);
+        assert_eq!((file.events[0].remove.len(), file.events[1].remove.len()), (1, 0));
     }
 
     #[test]

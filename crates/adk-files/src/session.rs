@@ -34,7 +34,7 @@ pub struct Session {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metadata {
-    /// [`FORMAT`].
+    /// `FORMAT`, or the file is refused.
     pub format: u32,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub display_name: String,

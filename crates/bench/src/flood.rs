@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use sessiond::cli::{
-    ConnectArgs, Failure, Progress, TokenArgs,
+    ConnectArgs, Failure, TokenArgs,
     bench::{Fixture, connect},
-    positive,
+    positive, progress_bar,
 };
 use tokio::{runtime, sync::oneshot, task::spawn_blocking};
 
@@ -108,7 +108,7 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Floods once told to, and removes what it made. `None`: nobody told it.
+    /// Floods after `begin`, and removes its sessions. `None`: `begin` was dropped.
     fn run(
         self,
         ready: oneshot::Sender<()>,
@@ -132,8 +132,8 @@ impl Flood {
         begin: oneshot::Receiver<()>,
     ) -> Result<Option<Offered>, Failure> {
         let keys = fixture.sessions("flood", 0..SESSIONS, 1).await?;
-        let many = fixture.appends(&keys);
-        // Whoever waits has gone if it fails.
+        let many: Vec<_> = keys.iter().map(|key| fixture.append(key)).collect();
+        // Fails if the receiver has gone.
         let _ = ready.send(());
         if begin.await.is_err() {
             return Ok(None);
@@ -154,8 +154,8 @@ pub async fn measure(
     let warm = Rate { seconds: warmup, ..slow };
     let flood =
         Flood { rate: Rate { seconds: warmup + flood.rate.seconds, ..flood.rate }, ..flood };
-    let few = modest.appends(&keys);
-    let progress = Progress::spinner("measuring flood");
+    let few: Vec<_> = keys.iter().map(|key| modest.append(key)).collect();
+    let progress = progress_bar("measuring flood", None);
     let (ready, is_ready) = oneshot::channel();
     let (begin, may_begin) = oneshot::channel();
     let flooding = spawn_blocking(move || flood.run(ready, may_begin));

@@ -9,10 +9,13 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Parser, ValueEnum};
 use mimalloc::MiMalloc;
-use sessiond::cli::{
-    Failure,
-    bench::{Bench, KEYS, LoadArgs, Setting},
-    parse_seconds, positive, tell,
+use sessiond::{
+    cli::{
+        Failure,
+        bench::{Bench, Call, KEYS, LoadArgs, Setting},
+        parse_seconds, positive, tell,
+    },
+    proto::v1::{JsonForm, ListSessionsRequest, SessionOrder},
 };
 
 use self::{
@@ -98,21 +101,22 @@ async fn main() -> ExitCode {
     }
 }
 
-fn at(in_flight: usize) -> Setting {
-    Setting { in_flight, ..Setting::default() }
-}
-
 async fn spread(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(), Failure> {
     let (existing, active) = (arguments.existing, arguments.active.min(arguments.existing));
     tell(&format!("note: creating {existing} sessions"));
     let keys = bench.fixture.sessions("spread", 0..existing, 1).await?;
     let calls = bench.fixture.appends(keys.iter().step_by(existing / active).take(active));
     for &in_flight in &bench.args.in_flight {
-        let (sessions, active) = (Some(existing), Some(active));
-        let setting = Setting { sessions, active, ..at(in_flight) };
-        bench.measure("spread", setting, calls.clone()).await?;
+        let others = [("sessions", existing), ("active", active)].into();
+        let label = format!("{active}/{existing} x {in_flight}");
+        bench.measure("spread", Setting { in_flight, others, label }, calls.clone()).await?;
     }
     Ok(())
+}
+
+/// One call at a time, with one other parameter.
+fn one_at_a_time(name: &'static str, value: usize) -> Setting {
+    Setting { in_flight: 1, others: [(name, value)].into(), label: format!("{value} {name}") }
 }
 
 async fn length(bench: &mut Bench<'_>, numbers: &[usize]) -> Result<(), Failure> {
@@ -121,9 +125,9 @@ async fn length(bench: &mut Bench<'_>, numbers: &[usize]) -> Result<(), Failure>
         let keys = bench.fixture.sessions(&name, 0..1, KEYS).await?;
         tell(&format!("note: appending {events} events to a session"));
         bench.fixture.fill(&keys[0], events).await?;
-        let setting = Setting { events: Some(events), ..at(1) };
-        bench.measure("append", setting, bench.fixture.appends(&keys)).await?;
-        bench.measure("read", setting, vec![bench.fixture.read(&keys[0])]).await?;
+        let setting = || one_at_a_time("events", events);
+        bench.measure("append", setting(), bench.fixture.appends(&keys)).await?;
+        bench.measure("read", setting(), vec![bench.fixture.read(&keys[0])]).await?;
     }
     Ok(())
 }
@@ -137,12 +141,24 @@ async fn sessions(bench: &mut Bench<'_>, numbers: &[usize]) -> Result<(), Failur
         bench.fixture.sessions("among", created..sessions, 1).await?;
         created = sessions;
         let key = bench.fixture.key("among", 0);
-        let setting = Setting { sessions: Some(sessions), ..at(1) };
-        bench.measure("append", setting, bench.fixture.appends([&key])).await?;
-        bench.measure("read", setting, vec![bench.fixture.read(&key)]).await?;
-        bench.measure("list", setting, vec![bench.fixture.list()]).await?;
+        let setting = || one_at_a_time("sessions", sessions);
+        let list = list(bench.fixture.app());
+        bench.measure("append", setting(), bench.fixture.appends([&key])).await?;
+        bench.measure("read", setting(), vec![bench.fixture.read(&key)]).await?;
+        bench.measure("list", setting(), vec![list]).await?;
     }
     Ok(())
+}
+
+/// The first page of an application's sessions, most recently used first, as a user interface shows them.
+fn list(app: &str) -> Call {
+    Call::List(ListSessionsRequest {
+        app_name: app.to_owned(),
+        page_size: 50,
+        order: SessionOrder::LastEventTimeDesc.into(),
+        json_form: JsonForm::Text.into(),
+        ..Default::default()
+    })
 }
 
 async fn overload(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(), Failure> {
@@ -150,10 +166,12 @@ async fn overload(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(), Fa
     let in_flight = &bench.args.in_flight;
     let sessions = in_flight.iter().copied().max().unwrap_or(1);
     let keys = bench.fixture.sessions("overload", 0..sessions, 1).await?;
+    let appends: Vec<_> = keys.iter().map(|key| bench.fixture.append(key)).collect();
     let calls = bench.fixture.appends(&keys);
     let mut best = Best::default();
     for &in_flight in in_flight {
-        let per_second = bench.measure("append", at(in_flight), calls.clone()).await?;
+        let per_second =
+            bench.measure("append", Setting::in_flight(in_flight), calls.clone()).await?;
         if per_second > best.per_second {
             best = Best { per_second, in_flight };
         }
@@ -161,7 +179,7 @@ async fn overload(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(), Fa
     memory.read_best().await;
     let rate = rate(arguments, best.per_second * arguments.overload.factor);
     let servers = bench.fixture.servers();
-    let report = overload::measure(servers, &calls, rate, best, &memory).await;
+    let report = overload::measure(servers, &appends, rate, best, &memory).await;
     bench.print(&report, report.text())
 }
 

@@ -7,15 +7,18 @@ use std::{
     time::Duration,
 };
 
-use sessiond::cli::{
-    Server,
-    bench::{Call, Results, instant},
+use sessiond::{
+    cli::{
+        Server,
+        bench::{Results, instant},
+    },
+    proto::v1::AppendEventRequest,
 };
 use tokio::{
     sync::Semaphore,
     time::{MissedTickBehavior, interval},
 };
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
 
 /// How often the calls are begun that are due by then.
@@ -80,9 +83,9 @@ impl Offered {
 }
 
 /// Begins calls at the rate, each on the next connection, and waits for all of them.
-pub async fn offer(servers: &[Server], calls: &[Call], rate: Rate) -> Offered {
+pub async fn offer(servers: &[Server], calls: &[AppendEventRequest], rate: Rate) -> Offered {
     let outcomes = Arc::new(Mutex::new((Results::default(), Refused::new())));
-    let places = Arc::new(Semaphore::new(rate.max_in_flight));
+    let permits = Arc::new(Semaphore::new(rate.max_in_flight));
     let starts = Arc::new(Semaphore::new(STARTING));
     let (started, last) = (instant(), Duration::from_secs(rate.seconds));
     let (mut begun, mut held_back) = (0, 0);
@@ -95,7 +98,7 @@ pub async fn offer(servers: &[Server], calls: &[Call], rate: Rate) -> Offered {
         held_back = held_back.max(rate.late(elapsed).saturating_sub(begun));
         while begun + held_back < due {
             let Ok(start) = Arc::clone(&starts).try_acquire_owned() else { break };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
                 held_back = due - begun;
                 break;
             };
@@ -107,17 +110,39 @@ pub async fn offer(servers: &[Server], calls: &[Call], rate: Rate) -> Offered {
             tokio::spawn(async move {
                 drop(start);
                 let sent = instant();
-                let outcome = call.send(&server, Some(rate.deadline)).await;
+                let outcome = send(&server, call, rate.deadline).await;
                 record(&outcomes, outcome, sent.elapsed(), rate.deadline);
-                drop(place);
+                drop(permit);
             });
         }
     }
     held_back = rate.due(last) - begun;
-    // All places are free again when the last call has ended.
-    let _all = places.acquire_many(u32::try_from(rate.max_in_flight).unwrap_or(u32::MAX)).await;
+    // All permits are free again when the last call has ended.
+    let _all = permits.acquire_many(u32::try_from(rate.max_in_flight).unwrap_or(u32::MAX)).await;
     let (results, refused) = mem::take(&mut *lock(&outcomes));
     Offered { results, refused, begun, held_back, seconds: rate.seconds as f64 }
+}
+
+/// Appends with a deadline, after which both sides give it up.
+async fn send(
+    server: &Server,
+    append: AppendEventRequest,
+    deadline: Duration,
+) -> Result<(), Status> {
+    let mut request = Request::new(append);
+    request.set_timeout(deadline);
+    server.events().append_event(request).await.map(drop).map_err(unsent)
+}
+
+/// The status of a call that was not sent because its connection ended: UNAVAILABLE, as for the calls that follow. The transport says
+/// CANCELLED, which means that the client has given up.
+fn unsent(status: Status) -> Status {
+    match (status.code(), status.message()) {
+        (Code::Cancelled, "operation was canceled") => {
+            Status::unavailable("the connection ended before the call was sent")
+        }
+        _ => status,
+    }
 }
 
 fn record(outcomes: &Outcomes, outcome: Result<(), Status>, latency: Duration, deadline: Duration) {
@@ -163,6 +188,15 @@ mod tests {
         assert_eq!([0, 10, 500, 9000].map(|millis| load.due(at(millis))), [0, 10, 500, 2000]);
         assert_eq!([0, 10, 500, 9000].map(|millis| load.late(at(millis))), [0, 0, 480, 2000]);
         assert_eq!(Rate { latest: None, ..load }.late(at(500)), 0);
+    }
+
+    #[test]
+    fn a_call_that_was_not_sent_is_unavailable_and_one_that_was_given_up_is_not() {
+        let ended = unsent(Status::cancelled("operation was canceled"));
+        assert_eq!(ended.code(), Code::Unavailable);
+        for status in [Status::cancelled("Timeout expired"), Status::internal("x")] {
+            assert_eq!(unsent(status.clone()).code(), status.code());
+        }
     }
 
     #[test]

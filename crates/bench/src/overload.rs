@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use sessiond::cli::{Progress, Server, bench::Call};
+use sessiond::{
+    cli::{Server, progress_bar},
+    proto::v1::AppendEventRequest,
+};
 use tokio::time::interval;
 
 use crate::{
@@ -135,12 +138,12 @@ impl Memory {
 /// Begins the calls at the rate and reports what became of them.
 pub async fn measure(
     servers: &[Server],
-    calls: &[Call],
+    calls: &[AppendEventRequest],
     rate: Rate,
     best: Best,
     memory: &Memory,
 ) -> Report {
-    let progress = Progress::spinner("measuring overload");
+    let progress = progress_bar("measuring overload", None);
     let (offered, memory_overload_bytes) = memory.most(offer(servers, calls, rate)).await;
     drop(progress);
     let (goodput, p50_millis, p99_millis) =

@@ -6,7 +6,14 @@ use std::process::Command;
 
 use clap::Parser;
 use serde_json::Value;
-use sessiond::{config::Config, server};
+use sessiond::{
+    config::Config,
+    proto::v1::{
+        GetStateRequest, ListSessionsRequest, Scope, session_service_client::SessionServiceClient,
+        state_service_client::StateServiceClient,
+    },
+    server,
+};
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 #[derive(Debug, Parser)]
@@ -53,14 +60,35 @@ fn measure(address: &str) {
     assert!(positive(&report["begun_per_second"]) && positive(&report["p99_millis"]), "{report}");
 }
 
+/// No session, and no key of a user or the application.
+async fn is_left_empty(address: &str, app: &str) {
+    let app_name = app.to_owned();
+    let sessions = ListSessionsRequest { app_name: app_name.clone(), ..Default::default() };
+    let mut client = SessionServiceClient::connect(address.to_owned()).await.unwrap();
+    let left = client.list_sessions(sessions).await.unwrap().into_inner();
+    assert_eq!(left.sessions, [], "{app}");
+    for user in ["", "spread-user-0", "overload-user-0", "flood-user-0"] {
+        let (app_name, user_id) = (app_name.clone(), user.to_owned());
+        let scope = Some(Scope { app_name, user_id, ..Default::default() });
+        let mut client = StateServiceClient::connect(address.to_owned()).await.unwrap();
+        let state = GetStateRequest { scope, include_versions: true, ..Default::default() };
+        let state = client.get_state(state).await.unwrap().into_inner();
+        assert!(state.versions.is_empty(), "{app} {user}: {state:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_workload_runs_and_reports() {
     let line = ["serve", "--store", "memory:", "--listen", "127.0.0.1:0"];
     let running = server::start(&Serve::parse_from(line).config).await.unwrap();
-    let address = running.address().to_owned();
+    let address = format!("http://{}", running.address());
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(running.serve_until(async move { drop(stopped.await) }));
-    spawn_blocking(move || measure(&address)).await.unwrap();
+    let measured = address.clone();
+    spawn_blocking(move || measure(&measured)).await.unwrap();
+    for app in ["bench_app", "bench_app-flood"] {
+        is_left_empty(&address, app).await;
+    }
     drop(stop);
     assert!(serving.await.unwrap());
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::types::ToSql;
 
-use super::{connect::connection::Connection, node::Node, prelude::*, row::Text};
+use super::{prelude::*, row::Text};
 
 /// A statement with the columns that it takes, in the order of its parameters.
 pub(super) struct Columns<'a> {
@@ -28,10 +28,24 @@ impl<'a> Columns<'a> {
         Self::new(format!("INSERT INTO {into} {} {on_conflict}", places(columns)))
     }
 
-    /// Several statements as one, with the rows of the last. None sees what the others change, so they change different tables.
-    pub(super) fn together(statements: Vec<Self>) -> Self {
-        let mut statements = statements.into_iter();
-        let mut all = statements.next().unwrap_or_else(|| Self::new(""));
+    /// Changes columns of the row that has the key, for each place.
+    pub(super) fn update(table: &str, key: &str, columns: &str) -> Self {
+        let set = each(columns, ", ", |column| format!("{column} = k.{column}"));
+        let (rows, is_it) = (places(&format!("{key}, {columns}")), each(key, " AND ", is_of));
+        Self::new(format!("UPDATE {table} t SET {set} FROM ({rows}) AS k WHERE {is_it}"))
+    }
+
+    /// Deletes the row that has the key, for each place.
+    pub(super) fn delete(table: &str, key: &str) -> Self {
+        let (rows, is_it) = (places(key), each(key, " AND ", is_of));
+        Self::new(format!("DELETE FROM {table} t USING ({rows}) AS k WHERE {is_it}"))
+    }
+
+    /// Those of several statements that have a row, as one, with the rows of the last. None sees what the others change, so they change
+    /// different tables.
+    pub(super) fn together(statements: impl IntoIterator<Item = Self>) -> Self {
+        let mut statements = statements.into_iter().filter(|it| !it.is_empty);
+        let mut all = statements.next().unwrap_or(Self { is_empty: true, ..Self::new("") });
         let mut last = std::mem::take(&mut all.sql).into_owned();
         let mut others = Vec::new();
         for next in statements {
@@ -41,12 +55,7 @@ impl<'a> Columns<'a> {
             all.values.extend(next.values);
         }
         let with = if others.is_empty() { "" } else { "WITH " };
-        Self { sql: format!("{with}{} {last}", others.join(", ")).into(), is_empty: false, ..all }
-    }
-
-    /// Whether there is nothing to do.
-    pub(super) fn is_empty(&self) -> bool {
-        self.is_empty
+        Self { sql: format!("{with}{} {last}", others.join(", ")).into(), ..all }
     }
 
     /// A parameter of this type.
@@ -144,25 +153,42 @@ impl<'a> Columns<'a> {
     }
 
     pub(super) async fn prepare(&self, connection: &Connection) -> Result<()> {
-        connection.prepare(&[(&self.sql, &self.types)]).await
+        match self.is_empty {
+            true => Ok(()),
+            false => connection.prepare(&self.sql, &self.types).await,
+        }
     }
 
-    /// Executes it. The rows that it returns.
+    /// Executes it, unless its columns have no row. The rows that it returns.
     pub(super) fn all<'c>(&'c self, connection: &'c Connection) -> Step<'c> {
         Box::pin(async move {
+            if self.is_empty {
+                return Ok(Vec::new());
+            }
             let values = self.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
-            let parameters: Vec<_> = values.zip(self.types.iter().cloned()).collect();
-            connection.all(&self.sql, &parameters).await
+            connection.all(&self.sql, &self.types, &values.collect::<Vec<_>>()).await
         })
     }
 }
 
 /// The places of arrays as rows. As results they are read in step. As a table function's, `FROM unnest(…)`, each array would be stored
 /// first.
-pub(super) fn places(columns: &str) -> String {
-    let column = |(at, name): (usize, &str)| format!("unnest(${}) AS {}", at + 1, name.trim());
-    let columns: Vec<String> = columns.split(',').enumerate().map(column).collect();
-    format!("SELECT {}", columns.join(", "))
+fn places(columns: &str) -> String {
+    let mut number = 0;
+    let columns = each(columns, ", ", |column| {
+        number += 1;
+        format!("unnest(${number}) AS {column}")
+    });
+    format!("SELECT {columns}")
+}
+
+/// Something for each of the columns.
+fn each(columns: &str, separator: &str, of: impl FnMut(&str) -> String) -> String {
+    columns.split(',').map(str::trim).map(of).collect::<Vec<_>>().join(separator)
+}
+
+fn is_of(column: &str) -> String {
+    format!("t.{column} = k.{column}")
 }
 
 /// SQL whose parameters follow others.
@@ -205,13 +231,15 @@ mod tests {
             DELETE FROM a WHERE b = $5 AND c = $6";
         assert_eq!(all.sql, sql);
         assert_eq!((all.types.len(), all.values.len()), (6, 6));
-        assert_eq!(Columns::together(vec![one()]).sql.trim(), one().sql);
+        let none = || Columns::insert("d (e)", "").numbers([]);
+        assert_eq!(Columns::together(vec![none(), one()]).sql.trim(), one().sql);
+        assert!(Columns::together(vec![none()]).is_empty);
     }
 
     #[test]
     fn columns_without_rows_are_nothing_to_do() {
-        assert!(Columns::insert("d (e)", "").numbers([]).is_empty());
-        assert!(!Columns::insert("d (e)", "").numbers([1]).is_empty());
-        assert!(!Columns::new("DELETE FROM a").is_empty());
+        assert!(Columns::insert("d (e)", "").numbers([]).is_empty);
+        assert!(!Columns::insert("d (e)", "").numbers([1]).is_empty);
+        assert!(!Columns::new("DELETE FROM a").is_empty);
     }
 }

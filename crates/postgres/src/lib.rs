@@ -4,14 +4,13 @@
 //!   group: it `load`s what their decisions need and locks what they change, and `apply`s the change set that they leave.
 //! * A read is one snapshot on a connection of the `pool` (`read`).
 //! * After a commit `notify` wakes the watchers of other replicas.
-//! * `schema` says what the tables hold, and `snapshot` how the past is read.
+//! * `schema` says what the tables hold.
 //! * Nothing of the driver leaves this folder: `connect/error.rs` turns its errors into the domain's.
 
 mod columns;
 mod connect;
 mod log;
 mod migrate;
-mod node;
 mod notify;
 mod open_error;
 mod options;

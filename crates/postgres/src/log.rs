@@ -1,12 +1,8 @@
 //! Rows of a log: the events of a session, or the changes of an application or a user.
 //!
-//! Versions are dense, so that a read names every row that it wants, and sees when one is missing.
+//! Versions are dense, so that a read names every row that it wants.
 
-use super::{
-    columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
-    schema::WIDE,
-};
-use sessiond_core::read::{PIECE_BYTES, until_missing};
+use super::{prelude::*, schema::WIDE};
 use sessiond_store::rows::EVENT_BYTES;
 
 /// Bytes of the long columns of a change of an application or a user.
@@ -42,7 +38,7 @@ impl Log {
 }
 
 /// The rows of versions, which ascend or descend, in that order, until their long columns have `max_bytes`; `None`: no column is long.
-/// The first column is the version. Returns at least one row, and none behind one that is missing.
+/// The first column is the version.
 pub(super) async fn rows(
     connection: &Connection,
     node: &Node,
@@ -74,11 +70,10 @@ pub(super) async fn rows(
     };
     let mut select = Columns::new(sql).node(node).number(low).number(high);
     if let Some(max_bytes) = max_bytes {
-        select = select.number(max_bytes.clamp(1, PIECE_BYTES) as u64);
+        select = select.number(max_bytes as u64);
     }
     if !among.is_empty() {
         select = select.numbers(versions.iter().copied());
     }
-    let found = select.all(connection).await?;
-    Ok(until_missing(found, versions, |row| number(row, 0).unwrap_or_default())?)
+    select.all(connection).await
 }

@@ -1,4 +1,4 @@
-//! Numbered migrations: whoever comes first applies them while the others wait.
+//! Numbered migrations: the first replica applies them while the others wait.
 //!
 //! A database has the version of its tables and the hash of the statements that made them. Another hash is refused: a build between two
 //! releases wrote it. A release that changes the tables adds a step to `MIGRATIONS`. Replicas of the release before run beside it for a while, so a step
@@ -8,7 +8,6 @@ use tokio_postgres::error::SqlState;
 use tracing::info;
 
 use super::{
-    connect::connection::Connection,
     open_error::OpenError,
     prelude::*,
     row::number,
@@ -23,7 +22,7 @@ const LOCK_WAIT: &str = "SET LOCAL lock_timeout = '2s'";
 
 /// What a database says of its tables.
 struct Present {
-    /// 0: there are none yet.
+    /// 0 before the first migration.
     version: i32,
     layout: String,
     id: StoreId,
@@ -39,8 +38,8 @@ pub(super) async fn migrate(
     connection.begin().await?;
     let insert = "INSERT INTO meta (id, schema_version, layout, store_id, next_id)
         VALUES (1, 0, '', $1, 1) ON CONFLICT (id) DO NOTHING";
-    connection.all(insert, &[(&&new_id.0[..], Type::BYTEA)]).await?;
-    // Whoever comes second waits here.
+    Columns::new(insert).value(Type::BYTEA, &new_id.0[..]).all(connection).await?;
+    // The second replica waits here.
     let present = present(connection, " FOR UPDATE").await?;
     let id = present.as_ref().map_or(new_id, |present| present.id);
     let applied = apply(connection, migrations, present).await;
@@ -93,7 +92,7 @@ async fn make_meta(connection: &Connection) -> Result<(), OpenError> {
 /// Of the schema in which tables are made. Another of the search path may be another store's.
 async fn has_meta(connection: &Connection) -> Result<bool> {
     let sql = "SELECT to_regclass(quote_ident(current_schema()) || '.meta') IS NOT NULL";
-    let row = connection.one(sql, &[]).await?;
+    let row = connection.one(sql).await?;
     row.map_or(Ok(false), |row| row.try_get(0))
 }
 
@@ -104,7 +103,7 @@ fn is_made_elsewhere(error: &Fault) -> bool {
 
 async fn present(connection: &Connection, lock: &str) -> Result<Option<Present>, OpenError> {
     let sql = format!("SELECT schema_version, layout, store_id FROM meta WHERE id = 1{lock}");
-    let Some(row) = connection.one(&sql, &[]).await? else { return Ok(None) };
+    let Some(row) = connection.one(&sql).await? else { return Ok(None) };
     let id = row.try_get::<&[u8]>(2)?.try_into().map_err(|_| OpenError::OtherLayout)?;
     Ok(Some(Present { version: row.try_get(0)?, layout: row.try_get(1)?, id: StoreId(id) }))
 }
@@ -135,8 +134,8 @@ async fn apply<'m>(
     }
     if !steps.is_empty() {
         let set = "UPDATE meta SET schema_version = $1, layout = $2 WHERE id = 1";
-        let values = [(&newest as _, Type::INT4), (&layout(migrations) as _, Type::TEXT)];
-        connection.all(set, &values).await?;
+        let set = Columns::new(set).value(Type::INT4, newest).text(layout(migrations));
+        set.all(connection).await?;
     }
     Ok(steps)
 }
@@ -144,6 +143,6 @@ async fn apply<'m>(
 /// A block of numbers that were never used: the first of `count`.
 pub(super) async fn take_numbers(connection: &Connection, count: u64) -> Result<u64> {
     let sql = "UPDATE meta SET next_id = next_id + $1 WHERE id = 1 RETURNING next_id - $1";
-    let row = connection.one(sql, &[(&count.cast_signed(), Type::INT8)]).await?;
-    row.map_or(Ok(0), |row| number(&row, 0))
+    let rows = Columns::new(sql).number(count).all(connection).await?;
+    rows.first().map_or(Ok(0), |row| number(row, 0))
 }

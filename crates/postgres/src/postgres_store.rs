@@ -9,14 +9,17 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::{
-    connect::{address::Address, connection::Connection},
+    connect::{
+        address::Address,
+        clock::{DATABASE_TIME, database_time},
+    },
     migrate::{self, try_out},
     notify::replicas,
     open_error::OpenError,
     options::PostgresOptions,
     prelude::*,
     probes,
-    read::{pool::database_time, reads::Reads},
+    read::pool::Pool,
     schema::{MIGRATIONS, Migration},
     shared::Shared,
     write::{disk, lanes::Lanes},
@@ -42,12 +45,12 @@ pub struct PostgresStore {
     id: StoreId,
     shared: Arc<Shared>,
     lanes: Lanes,
-    reads: Arc<Reads>,
+    reads: Arc<Pool>,
     /// They announce, listen, look at the database, and look for space.
     _watchers: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Opens a store. Whoever comes first makes the tables.
+/// Opens a store. The first replica makes the tables.
 pub async fn open(options: PostgresOptions) -> Result<PostgresStore, OpenError> {
     open_with(options, MIGRATIONS).await
 }
@@ -60,30 +63,26 @@ pub(super) async fn open_with(
     let shared = Arc::new(Shared::new(options)?);
     let connection = connect(&shared).await?;
     let id = migrate::migrate(&connection, migrations, new_id).await?;
-    let now = database_time(&connection).await.map_err(|error| failed(&error))?;
-    shared.clock.observe(now);
+    shared.clock.observe(database_time(connection.one(DATABASE_TIME).await?.as_ref())?);
     drop(connection);
     let of_lanes = Arc::clone(&shared);
     let lanes = spawn_blocking(move || Lanes::start(&of_lanes)).await;
     let lanes = lanes.map_err(io::Error::other).flatten();
     let lanes = lanes.map_err(|error| OpenError::Threads(error.to_string()))?;
-    let reads = Arc::new(Reads::new(&shared).map_err(|error| failed(&error))?);
+    let reads = Pool::new(Arc::clone(&shared));
+    let reads = Arc::new(reads.map_err(|error| OpenError::Failed(error.to_string()))?);
     probes::start(&shared.options.metrics, &lanes, &reads);
     let mut watchers = vec![
         tokio::spawn(replicas::announce(Arc::clone(&shared), id)),
         tokio::spawn(replicas::look(Arc::clone(&shared))),
         tokio::spawn(disk::find_space(Arc::clone(&shared))),
     ];
-    // A pooler would give what is listened for to whoever has the connection then.
+    // Behind a pooler the notifications would reach whatever connection is assigned then.
     if !shared.options.settings.unnamed_statements {
         watchers.push(tokio::spawn(replicas::listen(Arc::clone(&shared), id)));
     }
     let watchers = watchers.into_iter().map(AbortOnDropHandle::new).collect();
     Ok(PostgresStore { id, shared, lanes, reads, _watchers: watchers })
-}
-
-fn failed(error: &Error) -> OpenError {
-    OpenError::Failed(error.to_string())
 }
 
 /// Brings a database to the newest version, or only tries that out. Returns the steps, as titles.
@@ -94,11 +93,10 @@ pub async fn migrate(
     let new_id = options.new_id;
     let shared = Shared::new(options)?;
     let connection = connect(&shared).await?;
-    if is_dry_run {
-        return try_out(&connection, MIGRATIONS).await;
-    }
     let pending = try_out(&connection, MIGRATIONS).await?;
-    migrate::migrate(&connection, MIGRATIONS, new_id).await?;
+    if !is_dry_run {
+        migrate::migrate(&connection, MIGRATIONS, new_id).await?;
+    }
     Ok(pending)
 }
 
@@ -123,7 +121,7 @@ async fn connect(shared: &Shared) -> Result<Connection, OpenError> {
             connected => break connected?,
         }
     };
-    let encoding = connection.one("SHOW server_encoding", &[]).await?;
+    let encoding = connection.one("SHOW server_encoding").await?;
     match encoding.map(|row| row.try_get::<String>(0)).transpose()? {
         Some(encoding) if encoding != "UTF8" => Err(OpenError::Encoding(encoding)),
         _ => Ok(connection),
@@ -153,49 +151,34 @@ impl Store for PostgresStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut SessionRead| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut SessionRead| read.step(rows).boxed()).await
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut SessionsQuery| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut SessionsQuery| read.step(rows).boxed()).await
     }
 
     async fn list_applications(
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut NamesRead<AppName>| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut NamesRead<AppName>| read.step(rows).boxed()).await
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut NamesRead<UserId>| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut NamesRead<UserId>| read.step(rows).boxed()).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
-        self.reads.begin()?.read(query, |rows, read: &mut StateQuery| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, read: &mut StateQuery| read.step(rows).boxed()).await
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.reads
-            .begin()?
-            .read(query, |rows, read: &mut HistoryRead| read.step(rows).boxed())
-            .await
+        self.reads.read(query, |rows, read: &mut HistoryRead| read.step(rows).boxed()).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
-        self.reads.begin()?.read(query, |rows, read: &mut WatchQuery| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, read: &mut WatchQuery| read.step(rows).boxed()).await
     }
 
     async fn close(&self) {

@@ -2,8 +2,15 @@
 
 pub(super) use tokio_postgres::types::Type;
 
-pub(super) use super::{connect::error::Fault, row::Row};
-pub(super) use sessiond_core::domain::{error::Damage, prelude::*};
+pub(super) use super::{
+    columns::Columns,
+    connect::{connection::Connection, error::Fault},
+    row::Row,
+};
+pub(super) use sessiond_core::{
+    domain::{error::Damage, prelude::*},
+    read::Node,
+};
 
 /// The result of what asks the database.
 pub(super) type Result<T, E = Fault> = std::result::Result<T, E>;

@@ -4,12 +4,12 @@ use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
 
-use super::{read::reads::Reads, write::lanes::Lanes};
+use super::{read::pool::Pool, write::lanes::Lanes};
 use sessiond_metrics::Metrics;
 use sessiond_store::figures;
 
 /// Looks before each scrape, on a connection of the pool like any other read.
-pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Reads>) {
+pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Pool>) {
     let of_postgres = metrics.postgres().clone();
     let (requests, bytes) =
         (metrics.writes.queue_requests.clone(), metrics.writes.queue_bytes.clone());
@@ -25,7 +25,7 @@ pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Reads>) {
         }
         requests.set(all as i64);
         bytes.set(all_bytes as i64);
-        if let Some(status) = weak.upgrade().map(|reads| reads.pool_status()) {
+        if let Some(status) = weak.upgrade().map(|reads| reads.status()) {
             of_postgres.pool_idle.set(status.available as i64);
             of_postgres.pool_in_use.set(status.size.saturating_sub(status.available) as i64);
             waiting_reads.set(status.waiting as i64);
@@ -37,8 +37,7 @@ pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Reads>) {
         let weak = Weak::clone(&weak);
         async move {
             let reads = weak.upgrade()?;
-            let read = reads.begin().ok()?;
-            Some(read.figures().await)
+            Some(reads.figures().await)
         }
     });
 }

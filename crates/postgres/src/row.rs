@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::types::FromSql;
 
 use super::prelude::*;
+use sessiond_core::read::SessionRecord;
 use sessiond_store::rows::FINGERPRINT;
 
 /// The columns that [`session`] reads.
@@ -140,6 +141,18 @@ fn object(row: &Row, at: usize) -> Result<Option<Json>> {
     Ok(Some(Json::stored_object(text).ok_or_else(no_json)?))
 }
 
+/// The index of what a row is about among `count` things that were asked for. The first column counts them from 1.
+pub(super) fn asked(row: &Row, count: usize) -> Result<usize, Error> {
+    let at = usize::try_from(number(row, 0)?).ok().and_then(|place| place.checked_sub(1));
+    let not_asked = || Error::internal("the database answered what was not asked");
+    at.filter(|at| *at < count).ok_or_else(not_asked)
+}
+
+/// A column of a size.
+pub(super) fn bytes(row: &Row, at: usize) -> Result<usize> {
+    Ok(usize::try_from(number(row, at)?).unwrap_or(usize::MAX))
+}
+
 /// A column of a sequence, a version or a size.
 pub(super) fn number(row: &Row, at: usize) -> Result<u64> {
     Ok(row.try_get::<i64>(at)?.cast_unsigned())
@@ -201,14 +214,14 @@ fn trace_id(row: &Row, at: usize) -> Result<Option<TraceId>> {
     Ok(TraceId::from_bytes(bytes))
 }
 
-/// The event of `EVENT_COLUMNS`, which begin at a column.
-pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error> {
+/// The event of `EVENT_COLUMNS`, which begin at a column, as if it were not rewound.
+pub(super) fn event(row: &Row, at: usize) -> Result<Event, Error> {
     let sequence = number(row, at)?;
-    let event = whole_event(row, at, sequence, rewound);
+    let event = whole_event(row, at, sequence);
     event.map_err(|fault| Error::from(fault).in_row(Damage::Event, sequence))
 }
 
-fn whole_event(row: &Row, at: usize, sequence: Sequence, rewound: bool) -> Result<Event> {
+fn whole_event(row: &Row, at: usize, sequence: Sequence) -> Result<Event> {
     Ok(Event {
         sequence,
         event_id: row.try_get(at + 1)?,
@@ -219,7 +232,7 @@ fn whole_event(row: &Row, at: usize, sequence: Sequence, rewound: bool) -> Resul
         commit_time: time(row, at + 7)?,
         versions: ScopeVersions { application: number(row, at + 9)?, user: number(row, at + 10)? },
         rewind_to: row.try_get::<Option<i64>>(at + 11)?.map(i64::cast_unsigned),
-        rewound,
+        rewound: false,
         changes: changes(row, at + 12)?,
         body: object(row, at + 14)?,
         trace_id: trace_id(row, at + 15)?,
@@ -234,9 +247,7 @@ pub(super) fn event_fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Err
 /// A session's row.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    pub(super) info: SessionInfo,
-    /// Of its own state: the sum of names and values.
-    pub(super) state_bytes: usize,
+    pub(super) record: SessionRecord,
     pub(super) snapshots: Snapshots,
 }
 
@@ -249,36 +260,27 @@ pub(super) struct Snapshots {
     pub(super) changed_bytes: u64,
 }
 
-/// Reads [`SESSION_COLUMNS`], which begin at a column.
-pub(super) fn session(row: &Row, at: usize) -> Result<Found, Error> {
-    let key = SessionKey {
-        app_name: row.try_get(at)?,
-        user_id: row.try_get(at + 1)?,
-        session_id: row.try_get(at + 2)?,
-    };
-    let source: Option<SessionId> = row.try_get(at + 20)?;
+/// Reads [`SESSION_COLUMNS`].
+pub(super) fn session(row: &Row) -> Result<Found, Error> {
+    let key = address(row)?;
+    let source: Option<SessionId> = row.try_get(20)?;
     let forked_from = source.map(|session_id| {
         let key = SessionKey { session_id, ..key.clone() };
-        Ok::<_, Error>(ForkOrigin { key, sequence: number(row, at + 21)? })
+        Ok::<_, Error>(ForkOrigin { key, sequence: number(row, 21)? })
     });
-    Ok(Found {
-        state_bytes: usize::try_from(number(row, at + 5)?).unwrap_or(usize::MAX),
-        snapshots: Snapshots { newest: number(row, at + 6)?, changed_bytes: number(row, at + 7)? },
-        info: SessionInfo {
-            incarnation: Incarnation(number(row, at + 3)?),
-            last_sequence: number(row, at + 4)?,
-            last_event_time: time(row, at + 8)?,
-            update_time: time(row, at + 10)?,
-            create_time: time(row, at + 12)?,
-            expire_time: optional_time(row, at + 14)?,
-            created_versions: ScopeVersions {
-                application: number(row, at + 16)?,
-                user: number(row, at + 17)?,
-            },
-            display_name: row.try_get(at + 18)?,
-            labels: Labels::from_stored(parsed(row, at + 19)?),
-            forked_from: forked_from.transpose()?,
-            key,
-        },
-    })
+    let info = SessionInfo {
+        key,
+        incarnation: Incarnation(number(row, 3)?),
+        last_sequence: number(row, 4)?,
+        last_event_time: time(row, 8)?,
+        update_time: time(row, 10)?,
+        create_time: time(row, 12)?,
+        expire_time: optional_time(row, 14)?,
+        created_versions: ScopeVersions { application: number(row, 16)?, user: number(row, 17)? },
+        display_name: row.try_get(18)?,
+        labels: Labels::from_stored(parsed(row, 19)?),
+        forked_from: forked_from.transpose()?,
+    };
+    let snapshots = Snapshots { newest: number(row, 6)?, changed_bytes: number(row, 7)? };
+    Ok(Found { record: SessionRecord { info, state_bytes: bytes(row, 5)? }, snapshots })
 }

@@ -38,7 +38,7 @@ pub(super) const PURGED: i64 = i64::MIN;
 /// The node of an application or a user.
 pub(super) const WIDE: Incarnation = Incarnation(0);
 
-/// Made before the first migration, by whoever comes first.
+/// Made before the first migration, by the first replica.
 pub(super) const META: &str = "
 CREATE TABLE IF NOT EXISTS meta (
     id INTEGER PRIMARY KEY,

@@ -14,7 +14,6 @@ use super::{
     connect::{
         address::{Address, AddressError},
         clock::DatabaseClock,
-        connection::Connection,
     },
     notify::outbox::Outbox,
     options::{PostgresOptions, PostgresSettings},

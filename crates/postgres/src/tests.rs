@@ -118,7 +118,7 @@ impl Fixture {
     /// The number that a statement answers.
     async fn count(&self, sql: &str) -> i64 {
         let connection = self.shared.connect().await.unwrap();
-        connection.one(sql, &[]).await.unwrap().unwrap().try_get(0).unwrap()
+        connection.one(sql).await.unwrap().unwrap().try_get(0).unwrap()
     }
 }
 

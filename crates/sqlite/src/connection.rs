@@ -35,7 +35,7 @@ const STATEMENTS: usize = 128;
 /// A connection has one thread, and the path is without links: one that is there now has come since.
 const OPENING: OpenFlags = OpenFlags::SQLITE_OPEN_NO_MUTEX.union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
 
-/// Opens a file for reading and writing. It is there: whoever opens it has locked it.
+/// Opens a file for reading and writing. It exists, because its caller has locked it.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OPENING;
     Connection::open_with_flags(path, flags)

@@ -79,7 +79,7 @@ pub enum OpenError {
     )]
     Damaged(PathBuf),
     #[error(
-        "The database '{path}' is damaged: the log lists {findings} findings. Restore it from a backup, or start without --verify and save the rest with `sessiond export --skip-damaged`."
+        "The database '{path}' is damaged: the log lists {findings} findings. Restore it from a backup, or start without --verify and save the rest with `sessiond export --app NAME --out DIR --skip-damaged`."
     )]
     Findings { path: PathBuf, findings: u64 },
     #[error("The database '{0}' was not made by sessiond. Choose another file.")]
@@ -192,13 +192,13 @@ pub fn unfinished_bytes(path: &Path) -> Option<u64> {
 /// Endings of the files beside a database, SQLite's and our own.
 const COMPANIONS: [&str; 5] = ["-wal", "-shm", "-journal", "-lock", "-reserve"];
 
-/// Refuses a database with a link beside it. Whoever may write into its folder could have other files overwritten.
+/// Refuses a database with a link beside it: with such a link, a user who may write into the folder could have other files overwritten.
 pub(super) fn refuse_links(path: &Path) -> Result<(), OpenError> {
     let mut links = COMPANIONS.map(|suffix| beside(path, suffix)).into_iter();
     links.find(|path| is_link(path)).map_or(Ok(()), |path| Err(OpenError::Link(path)))
 }
 
-/// Makes an empty file with the owner and the mode of a database: whoever may open one may open the other. Only root may give it to
+/// Makes an empty file with the owner and the mode of a database: the same users may open both. Only root may give it to
 /// another owner.
 pub(super) fn create_like(database: &Metadata, path: &Path) -> io::Result<File> {
     let file = create_new(path, FileMode::default())?;

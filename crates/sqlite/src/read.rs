@@ -12,7 +12,7 @@ use sessiond_core::{
         EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, is_of, runs,
     },
 };
-use sessiond_store::rows::EVENT_COLUMNS;
+use sessiond_store::rows::{EVENT_COLUMNS, EVENT_HEAD_COLUMNS, change_columns};
 
 /// The columns of a row's changes, in either log.
 pub(super) const CHANGES: &str = "removed, set_json";
@@ -197,10 +197,8 @@ impl Rows for Snapshot<'_> {
         session: &Node,
         wanted: &[Sequence],
     ) -> impl Future<Output = Result<Vec<EventHead>>> + Send {
-        let columns = "sequence, invocation_id, author, event_secs, event_nanos, \
-            commit_secs, commit_nanos, app_version, user_version";
         at_once(|| {
-            self.rows(session, columns, wanted, usize::MAX, |row| {
+            self.rows(session, EVENT_HEAD_COLUMNS, wanted, usize::MAX, |row| {
                 let head = EventHead {
                     sequence: row.get(0)?,
                     invocation_id: row.get(1)?,
@@ -236,15 +234,8 @@ impl Rows for Snapshot<'_> {
         except: Option<Incarnation>,
         max_bytes: usize,
     ) -> impl Future<Output = Result<Vec<ScopeLogRow>>> + Send {
-        let columns = match node.kind() {
-            ScopeKind::Session => format!("sequence, {CHANGES}, author, commit_secs, commit_nanos"),
-            _ => format!(
-                "version, {CHANGES}, author, commit_secs, commit_nanos,
-                 source, source_user, source_session, source_sequence"
-            ),
-        };
         at_once(|| {
-            self.rows(node, &columns, wanted, max_bytes, |row| {
+            self.rows(node, change_columns(node.kind()), wanted, max_bytes, |row| {
                 let source = match node.kind() {
                     ScopeKind::Session => None,
                     _ => source(row, node)?,

@@ -131,7 +131,7 @@ impl Gate {
         read_changes(WatchQuery) -> WatchPage;
     }
 
-    /// The refusal of an append of a caller that does not heed those of its limit. Nobody needs to read the append for that.
+    /// The refusal of an append of a caller that ignores the refusals of its limit. It needs no decoding of the append.
     pub fn flood(&self, principal: &Principal) -> Option<Error> {
         self.limits.flood(principal)
     }

@@ -1,7 +1,7 @@
 //! Persistence: the contract of every store, and group commit.
 //!
 //! [`Store`] is a contract from which another backend can be written. Writes are [requests](sessiond_core::commit::Request) that
-//! [`commit`](crate::commit) decides for all stores alike; [`group`] executes them in groups.
+//! [`commit`](sessiond_core::commit) decides for all stores alike; [`group`] executes them in groups.
 
 mod clock;
 mod condition;

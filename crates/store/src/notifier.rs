@@ -67,7 +67,7 @@ impl Notifier {
     /// Wakes the watchers of every scope that a committed group changed.
     pub fn wake(&self, changes: &ChangeSet) {
         let watched = self.lock();
-        // Mostly nobody watches: then no scope of the group needs its digest.
+        // Without watchers, which is the common case, no scope of the group needs its digest.
         if !watched.scopes.is_empty() {
             watched.wake(changes.watched().map(|scope| Digest::of_scope(&scope)));
         }

@@ -13,6 +13,21 @@ const EVENT_WIDTH: usize = width(EVENT_COLUMNS);
 /// The index of the fingerprint in [`EVENT_COLUMNS`], which ends them.
 pub const FINGERPRINT: usize = EVENT_WIDTH - 1;
 
+/// The short columns of an event.
+pub const EVENT_HEAD_COLUMNS: &str = "sequence, invocation_id, author, event_secs, event_nanos, \
+    commit_secs, commit_nanos, app_version, user_version";
+
+/// The columns of a change of a scope. The first six are alike; the source of a change of a session is its event.
+pub const fn change_columns(kind: ScopeKind) -> &'static str {
+    match kind {
+        ScopeKind::Session => "sequence, removed, set_json, author, commit_secs, commit_nanos",
+        ScopeKind::Application | ScopeKind::User => {
+            "version, removed, set_json, author, commit_secs, commit_nanos, \
+             source, source_user, source_session, source_sequence"
+        }
+    }
+}
+
 /// Bytes of an event's long columns.
 pub const EVENT_BYTES: &str =
     "coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0)";

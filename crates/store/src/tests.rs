@@ -1,12 +1,14 @@
-//! Fixtures of the tests of both databases: a clock, requests and queries, all of the application `a`, and states as text.
+//! Fixtures of the tests of both databases: a clock, requests and queries, all of the application `a`, and states as text. The requests
+//! of every suite are in [`requests`].
+
+pub mod requests;
 
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use super::{
-    Clock, OnExisting, RequestContext, SessionOrder, SessionQuery, SessionsQuery, group::Submission,
-};
+pub use self::requests::{at, json, key, set as delta};
+use super::{Clock, RequestContext, SessionOrder, SessionQuery, SessionsQuery, group::Submission};
 use sessiond_core::{
     commit::{Answer, Append, CreateSession, ForkSession, Request, RewindSession, StateUpdate},
     domain::{
@@ -14,13 +16,12 @@ use sessiond_core::{
         error::Error,
         event::{Fingerprint, NewEvent},
         field::FieldPath,
-        id::{AppName, Author, Branch, DisplayName, EventId, SessionId, UserId},
-        json::Json,
-        page::{EventFilter, EventSelection},
-        permission::{Listed, Pattern, Permission, Permissions, Right, Users, Visibility},
+        id::{Author, UserId},
+        page::EventSelection,
+        permission::Visibility,
         precondition::Precondition,
-        scope::{Scope, SessionKey, SessionRef, StateKey},
-        session::{Labels, State},
+        scope::{Scope, SessionKey, SessionRef},
+        session::State,
         time::Time,
     },
 };
@@ -31,11 +32,19 @@ pub struct TestClock(Mutex<Time>);
 
 impl TestClock {
     pub fn new(secs: i64) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(at(secs))))
+        Self::at(at(secs))
+    }
+
+    pub fn at(now: Time) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(now)))
     }
 
     pub fn set(&self, secs: i64) {
-        *self.0.lock().unwrap() = at(secs);
+        self.set_time(at(secs));
+    }
+
+    pub fn set_time(&self, now: Time) {
+        *self.0.lock().unwrap() = now;
     }
 }
 
@@ -66,55 +75,25 @@ pub fn shown(state: &State) -> Vec<String> {
     entries.map(|it| format!("{}={}@{}", it.key, it.value, it.version)).collect()
 }
 
-pub fn at(secs: i64) -> Time {
-    Time::new(secs, 0).unwrap()
-}
-
 /// The address of a session of the user `u`.
 pub fn address(session: &str) -> SessionKey {
     of_user("u", session)
 }
 
 pub fn of_user(user: &str, session: &str) -> SessionKey {
-    SessionKey {
-        app_name: AppName::new("a").unwrap(),
-        user_id: UserId::new(user).unwrap(),
-        session_id: SessionId::new(session).unwrap(),
-    }
+    requests::address(&format!("a/{user}/{session}"))
 }
 
-/// The sight of a caller that may do everything with the sessions of one user, or nothing at all if that is ''.
+/// The visibility of a caller that may do everything with the sessions of one user, or nothing at all if that is ''.
 pub fn sight_of(user: &str) -> Visibility {
-    let users = Users::Only(Arc::new(UserId::new(user).into_iter().collect()));
-    let rights = Right::ALL.into_iter().collect();
-    let all = Permission { applications: [Pattern::new("*")].into(), users, rights };
-    let permissions = if user.is_empty() { Vec::new() } else { vec![all] };
-    let listed = Listed { principal: user.to_owned(), permissions };
-    Visibility::new(Permissions::Listed(Arc::new(listed)), Right::Write, false)
+    match user {
+        "" => requests::nothing_visible(),
+        user => requests::sight_of(&[user]),
+    }
 }
 
 pub fn creation(user: &str, session: &str) -> CreateSession {
-    CreateSession {
-        key: of_user(user, session),
-        state: Vec::new(),
-        display_name: DisplayName::new("").unwrap(),
-        labels: Labels::default(),
-        expiration: None,
-        on_existing: OnExisting::Refuse,
-    }
-}
-
-pub fn key(name: &str) -> StateKey {
-    StateKey::new(name).unwrap()
-}
-
-pub fn json(text: &str) -> Json {
-    Json::parse(text.to_owned()).unwrap()
-}
-
-pub fn delta(set: &[(&str, &str)]) -> Delta {
-    let set = set.iter().map(|(name, value)| (key(name), json(value)));
-    Delta { set: set.collect(), ..Delta::default() }
+    requests::create(&format!("a/{user}/{session}"), &[])
 }
 
 pub fn event(id: &str, set: &[(&str, &str)]) -> NewEvent {
@@ -122,29 +101,14 @@ pub fn event(id: &str, set: &[(&str, &str)]) -> NewEvent {
 }
 
 pub fn event_of(id: &str, delta: Delta) -> NewEvent {
-    NewEvent {
-        event_id: EventId::new(id).unwrap(),
-        invocation_id: None,
-        author: Author::new("agent").unwrap(),
-        branch: Branch::new("").unwrap(),
-        event_time: None,
-        partial: false,
-        delta: delta.split_temp().0,
-        body: None,
-        fingerprint: Fingerprint(1),
-        refusal: None,
-        field: FieldPath::from("event.state_delta"),
-    }
+    let (fingerprint, field) = (Fingerprint(1), FieldPath::from("event.state_delta"));
+    NewEvent { fingerprint, field, ..requests::event(id, delta) }
 }
 
 pub fn batch(session: &str, events: impl IntoIterator<Item = NewEvent>) -> Append<SessionKey> {
-    Append {
-        session: address(session),
-        events: events.into_iter().collect(),
-        precondition: Precondition::default(),
-        request: None,
-        return_state: false,
-    }
+    let events = events.into_iter().collect();
+    let append = Append { events, ..requests::append(&format!("a/u/{session}"), []) };
+    append.to(address(session))
 }
 
 pub fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append<SessionKey> {
@@ -152,61 +116,28 @@ pub fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append<SessionKey> 
 }
 
 pub fn rewind(session: &str, to: u64) -> RewindSession {
-    RewindSession {
-        key: address(session),
-        to,
-        event_id: EventId::new(format!("rewind to {to}")).unwrap(),
-        author: Author::new("a").unwrap(),
-        fingerprint: Fingerprint(3),
-        precondition: Precondition::default(),
-    }
+    requests::rewind(&format!("a/u/{session}"), to, &format!("rewind to {to}"))
 }
 
 pub fn query(session: &str) -> SessionQuery {
-    SessionQuery {
-        session: SessionRef::Full(address(session)),
-        as_of: None,
-        with_state: false,
-        events: None,
-    }
+    SessionQuery::info(SessionRef::Full(address(session)))
 }
 
 pub fn selection(recent: Option<u64>) -> EventSelection {
-    EventSelection {
-        filter: EventFilter::default(),
-        after: 0,
-        up_to: None,
-        recent,
-        descending: false,
-        max_items: 1000,
-        max_bytes: usize::MAX,
-    }
+    EventSelection { recent, max_items: 1000, ..requests::everything() }
 }
 
 pub fn fork_of(source: &str, session: &str, up_to: Option<u64>) -> ForkSession {
-    ForkSession {
-        source: address(source),
-        up_to,
-        session_id: SessionId::new(session).unwrap(),
-        precondition: Default::default(),
-    }
+    requests::fork(&format!("a/u/{source}"), up_to, session)
 }
 
 pub fn list(user: Option<&str>, order: SessionOrder, max_items: usize) -> SessionsQuery {
-    SessionsQuery {
-        app_name: AppName::new("a").unwrap(),
-        user_id: user.map(|user| UserId::new(user).unwrap()),
-        labels: Labels::default(),
-        order,
-        after: None,
-        max_items,
-        max_bytes: usize::MAX,
-        with_state: false,
-    }
+    let user_id = user.map(|user| UserId::new(user).unwrap());
+    SessionsQuery { user_id, order, max_items, ..requests::sessions("a") }
 }
 
 pub fn user_scope(user: &str) -> Scope {
-    Scope::User(AppName::new("a").unwrap(), UserId::new(user).unwrap())
+    requests::scope(&format!("a/{user}"))
 }
 
 pub fn change(scope: Scope, delta: Delta) -> StateUpdate {

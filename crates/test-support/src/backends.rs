@@ -4,14 +4,14 @@ use std::{
     path::PathBuf,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use sessiond::{
-    domain::{time::Time, token::StoreId},
+    domain::token::StoreId,
     store::{
         Clock, Store,
         memory::MemoryStore,
@@ -30,8 +30,7 @@ pub struct Backend {
     pub open: fn(PathBuf, Arc<dyn Clock>) -> Opening,
     /// Whether its data survives a restart.
     pub durable: bool,
-    /// Whether writes to one application take effect in the order in which they are submitted, whoever's they are. Writes of one user
-    /// always do.
+    /// Whether writes of different users to one application take effect in the order of submission. Writes of one user always do.
     pub in_order: bool,
     /// How many times as long as another's its tests take.
     pub cost: u32,
@@ -41,25 +40,6 @@ pub struct Backend {
 
 /// A store about to be open.
 pub type Opening = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
-
-/// A clock that tests set.
-pub struct TestClock(Mutex<Time>);
-
-impl TestClock {
-    pub fn new(now: Time) -> Self {
-        Self(Mutex::new(now))
-    }
-
-    pub fn set(&self, now: Time) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Time {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The list of stores. Makes one test of a case for each: `$run(&BACKEND, $argument, …)`.
 #[macro_export]

@@ -60,8 +60,10 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test, which cargo has built for it.
 pub fn program() -> &'static str {
-    static PROGRAM: LazyLock<String> =
-        LazyLock::new(|| env::var("CARGO_BIN_EXE_sessiond").unwrap());
+    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+        let program = env::var("CARGO_BIN_EXE_sessiond");
+        program.expect("run by `cargo test`, or set CARGO_BIN_EXE_sessiond")
+    });
     &PROGRAM
 }
 
@@ -158,7 +160,7 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> &str {
         &self.address
     }

@@ -67,7 +67,7 @@ impl Terminal {
         thread::spawn(move || {
             let mut pending = Vec::new();
             let mut bytes = [0; 4096];
-            // Linux ends a terminal that nobody has open with an error.
+            // On Linux a read fails when no process has the terminal open any more.
             while let Ok(number) = controller.read(&mut bytes)
                 && number > 0
             {

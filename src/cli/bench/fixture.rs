@@ -22,8 +22,6 @@ use crate::{
 pub const KEYS: usize = 20;
 /// The newest events that a read returns.
 const RECENT: i32 = 20;
-/// Sessions of a list, as a user interface shows them.
-const LISTED: i32 = 50;
 /// Bytes of the events of one batch; the server takes 3 MiB.
 const BATCH_BODIES: usize = 2 << 20;
 /// Calls in flight while sessions are created or deleted, so that many share a commit.
@@ -73,12 +71,15 @@ impl Fixture {
         let state = names.iter().map(|key| (key.as_str(), r#""a value of some length""#));
         let state = object_text(state).into_string();
         self.for_all(&created, async |server, key| {
+            let v1::SessionKey { app_name, user_id, session_id } = key;
+            let state_form = Some(StateForm::StateJson(state.clone()));
+            let json_form = JSON_FORM;
             let request = v1::CreateSessionRequest {
-                app_name: key.app_name,
-                user_id: key.user_id,
-                session_id: key.session_id,
-                state_form: Some(StateForm::StateJson(state.clone())),
-                json_form: JSON_FORM,
+                app_name,
+                user_id,
+                session_id,
+                state_form,
+                json_form,
                 ..Default::default()
             };
             server.sessions().create_session(request).await.map(drop)
@@ -111,34 +112,24 @@ impl Fixture {
         Ok(())
     }
 
-    /// Appends of one event that changes one key of each scope.
+    /// An append of one event that changes one key of each scope.
+    pub fn append(&self, key: &v1::SessionKey) -> v1::AppendEventRequest {
+        v1::AppendEventRequest {
+            key: Some(key.clone()),
+            event: Some(self.event.clone()),
+            json_form: JSON_FORM,
+            ..Default::default()
+        }
+    }
+
     pub fn appends<'a>(&self, keys: impl IntoIterator<Item = &'a v1::SessionKey>) -> Vec<Call> {
-        let append = |key: &v1::SessionKey| {
-            Call::Append(Box::new(v1::AppendEventRequest {
-                key: Some(key.clone()),
-                event: Some(self.event.clone()),
-                json_form: JSON_FORM,
-                ..Default::default()
-            }))
-        };
-        keys.into_iter().map(append).collect()
+        keys.into_iter().map(|key| Call::Append(Box::new(self.append(key)))).collect()
     }
 
     /// A read of the session's state and its newest events.
     pub fn read(&self, key: &v1::SessionKey) -> Call {
         let events = Some(v1::EventSelection { recent: Some(RECENT), ..Default::default() });
         Call::Read(v1::GetSessionRequest { events, ..get_request(key) })
-    }
-
-    /// The first page of the application's sessions, most recently used first.
-    pub fn list(&self) -> Call {
-        Call::List(v1::ListSessionsRequest {
-            app_name: self.app.clone(),
-            page_size: LISTED,
-            order: v1::SessionOrder::LastEventTimeDesc.into(),
-            json_form: JSON_FORM,
-            ..Default::default()
-        })
     }
 
     /// Deletes all sessions, and the keys that they leave in shared scopes.
@@ -236,10 +227,9 @@ mod tests {
     fn an_append_changes_a_key_of_each_scope() {
         let fixture = Fixture::new(Vec::new(), "bench-app".to_owned(), 1024);
         let key = fixture.key("s", 3);
-        let calls = fixture.appends([&key]);
-        let [Call::Append(request)] = calls.as_slice() else { panic!("{calls:?}") };
+        let request = fixture.append(&key);
         assert_eq!(request.key, Some(key));
-        let delta = request.event.clone().and_then(|event| event.state_delta).unwrap();
+        let delta = request.event.and_then(|event| event.state_delta).unwrap();
         let Some(SetForm::SetJson(set)) = delta.set_form else { panic!("not as text") };
         assert_eq!(Json::object(set).unwrap().members().len(), 3);
     }

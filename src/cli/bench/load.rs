@@ -12,7 +12,7 @@ use std::{
 use hdrhistogram::Histogram;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Request, Status};
+use tonic::Status;
 
 use crate::{
     cli::connect::Server,
@@ -33,38 +33,21 @@ pub fn instant() -> Instant {
 #[derive(Debug, Clone)]
 pub enum Call {
     Append(Box<v1::AppendEventRequest>),
+    /// Over a stream of its own.
+    Stream(Box<v1::AppendEventRequest>),
     Read(v1::GetSessionRequest),
     List(v1::ListSessionsRequest),
 }
 
 impl Call {
-    /// Sends it, perhaps with a deadline, after which both sides give it up.
-    pub async fn send(&self, server: &Server, deadline: Option<Duration>) -> Result<(), Status> {
-        fn due<T>(message: T, deadline: Option<Duration>) -> Request<T> {
-            let mut request = Request::new(message);
-            if let Some(deadline) = deadline {
-                request.set_timeout(deadline);
+    async fn send(&self, server: &Server) -> Result<(), Status> {
+        match self.clone() {
+            Self::Append(call) | Self::Stream(call) => {
+                server.events().append_event(*call).await.map(drop)
             }
-            request
+            Self::Read(call) => server.sessions().get_session(call).await.map(drop),
+            Self::List(call) => server.sessions().list_sessions(call).await.map(drop),
         }
-        let (mut events, mut sessions) = (server.events(), server.sessions());
-        let sent = match self.clone() {
-            Self::Append(call) => events.append_event(due(*call, deadline)).await.map(drop),
-            Self::Read(call) => sessions.get_session(due(call, deadline)).await.map(drop),
-            Self::List(call) => sessions.list_sessions(due(call, deadline)).await.map(drop),
-        };
-        sent.map_err(unsent)
-    }
-}
-
-/// The status of a call that was not sent because its connection ended: UNAVAILABLE, as for the calls that follow. The transport says
-/// CANCELLED, which means that the client has given up.
-fn unsent(status: Status) -> Status {
-    match (status.code(), status.message()) {
-        (Code::Cancelled, "operation was canceled") => {
-            Status::unavailable("the connection ended before the call was sent")
-        }
-        _ => status,
     }
 }
 
@@ -73,7 +56,6 @@ pub struct Results {
     /// Of the calls that succeeded.
     pub latencies: Histogram<u64>,
     pub errors: u64,
-    /// A sample of the errors.
     pub first_error: Option<String>,
 }
 
@@ -137,8 +119,7 @@ impl Round {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends one call after the other. The workers of a round go through `calls` together: each sends every `workers`-th,
-    /// beginning at its own number, again and again.
+    /// Sends every `workers`-th call, beginning with `worker`, again and again.
     pub async fn one_by_one(
         self: Arc<Self>,
         server: Server,
@@ -146,12 +127,11 @@ impl Round {
         worker: usize,
         workers: usize,
     ) {
-        let mut sent = instant();
-        let mut next = worker;
+        let (mut sent, mut next) = (instant(), worker);
         while self.take(sent) {
-            let outcome = calls[next % calls.len()].send(&server, None).await;
+            let outcome = calls[next % calls.len()].send(&server).await;
             let failed = outcome.is_err();
-            sent = self.record(sent, outcome.map_err(|status| text_of(&status)));
+            sent = self.record(sent, outcome.map_err(text_of));
             if failed {
                 tokio::time::sleep(AFTER_ERROR).await;
             }
@@ -172,9 +152,7 @@ impl Round {
         let mut unanswered = VecDeque::with_capacity(outstanding);
         let send = |unanswered: &mut VecDeque<Instant>, now| {
             let sent = self.take(now) && requests.try_send(request.clone()).is_ok();
-            if sent {
-                unanswered.push_back(now);
-            }
+            unanswered.extend(sent.then_some(now));
             sent
         };
         while unanswered.len() < outstanding && send(&mut unanswered, instant()) {}
@@ -189,18 +167,17 @@ impl Round {
                     }
                     Some(_) => Ok(()),
                 };
-                let now = self.record(sent, outcome);
-                send(&mut unanswered, now);
+                send(&mut unanswered, self.record(sent, outcome));
             }
             Ok(())
         };
         if let Err(status) = exchange.await {
-            self.results().add(Err(text_of(&status)));
+            self.results().add(Err(text_of(status)));
         }
     }
 }
 
-fn text_of(status: &Status) -> String {
+fn text_of(status: Status) -> String {
     format!("{:?}: {}", status.code(), status.message())
 }
 
@@ -209,15 +186,6 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-
-    #[test]
-    fn a_call_that_was_not_sent_is_unavailable_and_one_that_was_given_up_is_not() {
-        let ended = unsent(Status::cancelled("operation was canceled"));
-        assert_eq!(ended.code(), Code::Unavailable);
-        for status in [Status::cancelled("Timeout expired"), Status::internal("x")] {
-            assert_eq!(unsent(status.clone()).code(), status.code());
-        }
-    }
 
     #[tokio::test]
     async fn workers_share_the_number_of_calls() {

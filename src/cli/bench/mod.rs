@@ -23,7 +23,7 @@ use super::{
     connect::ConnectArgs,
     failure::{Failure, tell},
     output, parse,
-    progress::Progress,
+    progress::progress_bar,
 };
 
 #[derive(Debug, Args)]
@@ -154,17 +154,18 @@ impl<'a> Bench<'a> {
             let group = format!("{name}-{in_flight}");
             let keys = self.fixture.sessions(&group, 0..sessions.min(in_flight), 1).await?;
             let calls = self.fixture.appends(&keys);
-            self.measure(name, Setting { in_flight, ..Setting::default() }, calls).await?;
+            self.measure(name, Setting::in_flight(in_flight), calls).await?;
         }
         Ok(())
     }
 
     async fn streams(&mut self, numbers: &[usize], in_flight: usize) -> Result<(), Failure> {
         for &streams in numbers {
-            let name = format!("stream-{streams}");
-            let keys = self.fixture.sessions(&name, 0..streams, 1).await?;
-            let setting = Setting { in_flight, streams: Some(streams), ..Setting::default() };
-            self.measure("stream", setting, self.fixture.appends(&keys)).await?;
+            let keys = self.fixture.sessions(&format!("stream-{streams}"), 0..streams, 1).await?;
+            let calls = keys.iter().map(|key| Call::Stream(Box::new(self.fixture.append(key))));
+            let label = format!("{streams} streams x {in_flight}");
+            let setting = Setting { in_flight, others: [("streams", streams)].into(), label };
+            self.measure("stream", setting, calls.collect()).await?;
         }
         Ok(())
     }
@@ -174,27 +175,25 @@ impl<'a> Bench<'a> {
         self.fixture.fill(&keys[0], READ_EVENTS).await?;
         for &in_flight in &self.args.in_flight {
             let calls = vec![self.fixture.read(&keys[0])];
-            self.measure("read", Setting { in_flight, ..Setting::default() }, calls).await?;
+            self.measure("read", Setting::in_flight(in_flight), calls).await?;
         }
         Ok(())
     }
 
-    /// Warms up, measures and reports. The workers go through the calls together, or each sends its own over a stream. Returns the
-    /// calls that succeeded in a second.
+    /// Warms up, measures and reports. Returns the calls that succeeded in a second.
     pub async fn measure(
         &mut self,
         workload: &'static str,
         setting: Setting,
         calls: Vec<Call>,
     ) -> Result<f64, Failure> {
-        let calls: Arc<[Call]> = calls.into();
-        let args = self.args;
-        let progress = Progress::spinner(&format!("measuring {workload}"));
+        let (args, calls, in_flight) = (self.args, calls.into(), setting.in_flight);
+        let progress = progress_bar(&format!("measuring {workload}"), None);
         if args.warmup > 0 {
-            self.round(setting, &calls, Round::start(Some(args.warmup), None)).await;
+            self.round(in_flight, &calls, Round::start(Some(args.warmup), None)).await;
         }
         let seconds = args.count.is_none().then_some(args.seconds);
-        let round = self.round(setting, &calls, Round::start(seconds, args.count)).await;
+        let round = self.round(in_flight, &calls, Round::start(seconds, args.count)).await;
         drop(progress);
         let row = Row::new(workload, setting, round.started.elapsed(), &round.results());
         if let Some(error) = &round.results().first_error {
@@ -218,17 +217,19 @@ impl<'a> Bench<'a> {
         if self.prints_json() { output::print(report) } else { output::print_text(&text) }
     }
 
-    async fn round(&self, setting: Setting, calls: &Arc<[Call]>, round: Round) -> Arc<Round> {
-        let workers = setting.streams.unwrap_or(setting.in_flight);
+    /// Workers go through the calls together. A stream has a worker of its own.
+    async fn round(&self, in_flight: usize, calls: &Arc<[Call]>, round: Round) -> Arc<Round> {
         let round = Arc::new(round);
         let mut running = JoinSet::new();
+        let is_streamed = matches!(calls.first(), Some(Call::Stream(_)));
+        let workers = if is_streamed { calls.len() } else { in_flight };
         for worker in 0..workers {
             let (round, calls) = (Arc::clone(&round), Arc::clone(calls));
             let server = self.fixture.server(worker).clone();
-            match (&calls[worker % calls.len()], setting.streams) {
-                (Call::Append(append), Some(_)) => {
+            match &calls[worker % calls.len()] {
+                Call::Stream(append) => {
                     let append = append.as_ref().clone();
-                    running.spawn(round.pipelined(server, append, setting.in_flight))
+                    running.spawn(round.pipelined(server, append, in_flight))
                 }
                 _ => running.spawn(round.one_by_one(server, calls, worker, workers)),
             };

@@ -1,27 +1,29 @@
 //! The table of results, or a JSON object for each of its rows.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
 use super::load::Results;
 
 /// The parameters of a measurement.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Setting {
     /// Calls in flight; of a stream, its unanswered requests.
     pub in_flight: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub streams: Option<usize>,
-    /// Events in the session before the measurement.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub events: Option<usize>,
-    /// Sessions in the application.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<usize>,
-    /// Sessions that are appended to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub active: Option<usize>,
+    /// Other parameters, such as `streams`.
+    #[serde(flatten)]
+    pub others: BTreeMap<&'static str, usize>,
+    /// In the table, at most 17 characters.
+    #[serde(skip)]
+    pub label: String,
+}
+
+impl Setting {
+    pub fn in_flight(in_flight: usize) -> Self {
+        let label = format!("{in_flight} in flight");
+        Self { in_flight, label, ..Self::default() }
+    }
 }
 
 pub const HEADINGS: &str =
@@ -67,22 +69,11 @@ impl Row {
 
     /// Wide enough for all rows, because each is printed before the next is known.
     pub fn line(&self) -> String {
-        let in_flight = self.setting.in_flight;
-        let setting = match self.setting {
-            Setting { streams: Some(streams), .. } => format!("{streams} streams x {in_flight}"),
-            Setting { events: Some(events), .. } => format!("{events} events"),
-            Setting { active: Some(active), sessions: Some(sessions), .. } => {
-                format!("{active}/{sessions} x {in_flight}")
-            }
-            Setting { sessions: Some(sessions), .. } => format!("{sessions} sessions"),
-            _ => format!("{in_flight} in flight"),
-        };
-        let Self { workload, operations, per_second, errors, .. } = self;
+        let Self { workload, setting: Setting { label, .. }, operations, per_second, .. } = self;
         let micros = [self.p50_micros, self.p99_micros, self.p99_9_micros, self.max_micros];
-        let [p50, p99, p99_9, max] = micros.map(millis);
-        format!(
-            "{workload:<9}{setting:<17} {operations:>8} {per_second:>7.0} {p50:>6} {p99:>6} {p99_9:>6} {max:>6} {errors:>6}\n"
-        )
+        let millis = micros.map(|micros| format!("{:>6}", millis(micros))).join(" ");
+        let errors = self.errors;
+        format!("{workload:<9}{label:<17} {operations:>8} {per_second:>7.0} {millis} {errors:>6}\n")
     }
 }
 
@@ -107,7 +98,7 @@ mod tests {
     fn a_row_sums_up_the_results() {
         let mut results = results();
         results.add(Err("gone".to_owned()));
-        let setting = Setting { in_flight: 4, ..Setting::default() };
+        let setting = Setting::in_flight(4);
         let row = Row::new("append", setting, Duration::from_secs(2), &results);
         assert_eq!((row.operations, row.errors), (1000, 1));
         assert!((row.per_second - 500.0).abs() < f64::EPSILON);
@@ -116,15 +107,16 @@ mod tests {
 
     #[test]
     fn columns_stand_below_their_headings() {
-        let setting = Setting { in_flight: 32, streams: Some(16), ..Setting::default() };
+        let label = "16 streams x 32".to_owned();
+        let setting = Setting { label, ..Setting::in_flight(32) };
         let row = Row::new("stream", setting, Duration::from_secs(1), &results());
         let (heading, text) = (HEADINGS, row.line());
         assert_eq!(heading.len(), text.len());
         assert!(heading.len() <= 80, "a line and its end on the usual terminal");
         assert!(text.starts_with("stream   16 streams x 32 "), "{text}");
         assert_eq!(heading.find("p50 ms").map(|at| at + 6), text.find("0.50").map(|at| at + 4));
-        let (active, sessions) = (Some(10_000), Some(100_000));
-        let setting = Setting { in_flight: 64, sessions, active, ..Setting::default() };
+        let label = "10000/100000 x 64".to_owned();
+        let setting = Setting { label, ..Setting::default() };
         let row = Row::new("spread", setting, Duration::from_secs(1), &results());
         assert_eq!(heading.len(), row.line().len());
     }
@@ -144,7 +136,7 @@ mod tests {
 
     #[test]
     fn figures_for_programs_name_their_units() {
-        let setting = Setting { in_flight: 1, events: Some(7), ..Setting::default() };
+        let setting = Setting { others: [("events", 7)].into(), ..Setting::in_flight(1) };
         let row = Row::new("read", setting, Duration::from_secs(1), &results());
         let json = serde_json::to_value(&row).unwrap();
         assert_eq!((&json["in_flight"], &json["events"]), (&1.into(), &7.into()));

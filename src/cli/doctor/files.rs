@@ -40,17 +40,28 @@ pub struct FileArgs {
 /// Looks at the modes of all files that are named.
 pub fn examine(args: &FileArgs, connect: &ConnectArgs, store: &str) -> Vec<Finding> {
     let database = store.strip_prefix("sqlite:").map(PathBuf::from);
+    // Without `..`: a new flag does not compile until it is decided whether its file is looked at.
+    let ConnectArgs { server: _, timeout: _, tls, token, output: _ } = connect;
+    let FileArgs {
+        policy,
+        token_hashes,
+        jwt_keys,
+        server_tls_cert,
+        server_tls_key,
+        server_tls_client_ca,
+        postgres_password_file,
+    } = args;
     let named = [
         (&database, Purpose::Secret),
-        (&args.policy, Purpose::Decisive),
-        (&args.token_hashes, Purpose::Secret),
-        (&args.jwt_keys, Purpose::Decisive),
-        (&args.server_tls_cert, Purpose::Decisive),
-        (&args.server_tls_key, Purpose::Secret),
-        (&args.server_tls_client_ca, Purpose::Decisive),
-        (&args.postgres_password_file, Purpose::Secret),
-        (connect.token.file(), Purpose::Secret),
-        (connect.tls.key(), Purpose::Secret),
+        (policy, Purpose::Decisive),
+        (token_hashes, Purpose::Secret),
+        (jwt_keys, Purpose::Decisive),
+        (server_tls_cert, Purpose::Decisive),
+        (server_tls_key, Purpose::Secret),
+        (server_tls_client_ca, Purpose::Decisive),
+        (postgres_password_file, Purpose::Secret),
+        (token.file(), Purpose::Secret),
+        (tls.key(), Purpose::Secret),
     ];
     let named = named.into_iter().filter_map(|(path, purpose)| Some((path.as_deref()?, purpose)));
     let named = named.filter(|(path, _)| path.exists());

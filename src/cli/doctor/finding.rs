@@ -8,7 +8,7 @@ use crate::cli::terminal::{ADDED, CHANGED, DIM, REMOVED, escape, paint};
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Ok,
-    /// Nobody can tell from here.
+    /// Cannot be checked from here.
     Unknown,
     Warning,
     Error,

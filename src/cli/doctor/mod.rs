@@ -1,5 +1,6 @@
 //! `sessiond doctor`: the first look when something seems wrong.
 
+mod contract;
 mod database;
 mod files;
 mod finding;

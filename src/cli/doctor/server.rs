@@ -1,4 +1,4 @@
-//! The server by its own account: health, credential, version, clock.
+//! The server by its own account: health, credential, version, contract, clock.
 
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use tonic_health::pb::{
     health_client::HealthClient,
 };
 
-use super::finding::{Finding, Outcome};
+use super::{
+    contract,
+    finding::{Finding, Outcome},
+};
 use crate::{
     cli::{
         connect::{ConnectArgs, Server},
@@ -58,6 +61,7 @@ pub async fn examine(connect: &ConnectArgs, findings: &mut Vec<Finding>) -> Resu
     findings.push(health(&server, answer.get_ref()).await);
     findings.push(credential(&server).await);
     findings.push(version(answer.metadata()));
+    findings.push(contract::examine(&server).await);
     findings.push(clock(answer.metadata(), time::now().seconds));
     Ok(())
 }
@@ -133,10 +137,10 @@ fn version(metadata: &MetadataMap) -> Finding {
 fn clock(metadata: &MetadataMap, own: i64) -> Finding {
     let check = "clock";
     let date = metadata.get("date").and_then(|date| date.to_str().ok());
-    let Some(theirs) = date.and_then(time::parse_http_date) else {
+    let Some(theirs) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else {
         return Finding::new(check, Outcome::Unknown, "the server sends no date");
     };
-    let skew = theirs - own;
+    let skew = prost_types::Timestamp::from(theirs).seconds - own;
     match skew.abs() {
         0..=SKEW_SECS => Finding::new(check, Outcome::Ok, "the same on both sides, within 2 s"),
         apart => {

@@ -2,9 +2,14 @@
 
 mod damage;
 mod shared;
+mod state;
 mod write;
 
-use std::{io::Write as _, path::PathBuf};
+use std::{
+    fs::Permissions,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 use indexmap::IndexSet;
@@ -12,14 +17,14 @@ use tonic::Code;
 
 use self::write::Written;
 use super::{
-    adk_file::{Directory, Losses, file_name},
+    adk_file::{Losses, NewFile, file_name},
     args::ScopeArgs,
     calls::{all_pages, sessions_page, sessions_request},
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
     hidden::Form,
     output::{Lines, Sink, table::Column},
-    progress::Progress,
+    progress::progress_bar,
 };
 use crate::{files::FileMode, proto::v1};
 
@@ -119,9 +124,8 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         warn(&key.session_id, &losses);
         return Ok(());
     };
-    let to =
-        Directory::create(&directory, args.file_mode.permissions()).map_err(Failure::Failed)?;
-    export_all(&server, &keys, (exact, args.skip_damaged), &to, Lines::new(format, &FILES)).await
+    let to = (directory.as_path(), &args.file_mode.permissions());
+    export_all(&server, &keys, (exact, args.skip_damaged), to, Lines::new(format, &FILES)).await
 }
 
 /// Writes a file per session. One that fails does not stop the others.
@@ -129,10 +133,10 @@ async fn export_all(
     server: &Server,
     keys: &IndexSet<v1::SessionKey>,
     (exact, skip_damaged): (bool, bool),
-    to: &Directory,
+    to: (&Path, &Permissions),
     mut lines: Lines<'_>,
 ) -> Result<(), Failure> {
-    let progress = Progress::new("exporting", keys.len() as u64);
+    let progress = progress_bar("exporting", Some(keys.len() as u64));
     let mut failed = false;
     for key in keys {
         let (user_id, session_id) = (&key.user_id, &key.session_id);
@@ -143,8 +147,8 @@ async fn export_all(
         {
             exported = export_to_file(server, key, (exact, true), to).await;
         }
-        progress.step();
-        progress.pause(|| match exported {
+        progress.inc(1);
+        progress.suspend(|| match exported {
             Ok((path, (events, losses))) => {
                 warn(session_id, &losses);
                 lines.add(&serde_json::json!({
@@ -186,10 +190,10 @@ async fn export_to_file(
     server: &Server,
     key: &v1::SessionKey,
     (exact, is_damaged): (bool, bool),
-    directory: &Directory,
+    (directory, permissions): (&Path, &Permissions),
 ) -> Result<(PathBuf, Written), Failure> {
     let name = file_name([&key.app_name, &key.user_id, &key.session_id], SUFFIX);
-    let mut file = directory.new_file(&name).map_err(Failure::Failed)?;
+    let mut file = NewFile::create(directory, permissions, &name).map_err(Failure::Failed)?;
     let written = match is_damaged {
         true => write::readable(server, key, exact, &mut file.to).await?,
         false => write::whole(server, key, exact, &mut file.to).await?,

@@ -4,7 +4,7 @@ use std::{io::Write as _, path::Path};
 
 use crate::{
     cli::{
-        adk_file::{Directory, file_name, shared_file},
+        adk_file::{NewFile, file_name, shared_file},
         calls::{all_pages, shared_scope, users_page},
         connect::Server,
         failure::Failure,
@@ -54,8 +54,7 @@ pub async fn export(
             continue;
         }
         let name = file_name([&key.app_name, &key.user_id], SUFFIX);
-        let directory = Directory::create(directory, file_mode.permissions());
-        let file = directory.and_then(|directory| directory.new_file(&name));
+        let file = NewFile::create(directory, &file_mode.permissions(), &name);
         let mut file = file.map_err(Failure::Failed)?;
         let text = shared_file(&key.app_name, &key.user_id, &state);
         file.to.write_all(text.as_bytes())?;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::damage;
+use super::{damage, state};
 use crate::{
     cli::{
         adk_file::{FileWriter, Losses, Metadata, Session},
@@ -11,7 +11,7 @@ use crate::{
         convert::{address_of, file_event, state_of},
         failure::{Failure, tell},
         time,
-        whole_state::{complete, warn},
+        whole_state::warn,
     },
     domain::{
         json::Json,
@@ -33,17 +33,11 @@ pub async fn whole(
     let now = get_request(key);
     let get = async |request| server.sessions().get_session(request).await;
     let mut session = get(now.clone()).await?.into_inner().session.unwrap_or_default();
-    let (last, is_large) = (session.last_sequence, session.state_omitted);
-    complete(server, &mut session, &now).await?;
-    if is_large {
-        // Its pages came later than the rest.
-        let now = v1::GetSessionRequest { without_state: true, ..now.clone() };
-        if get(now).await?.into_inner().session.unwrap_or_default().last_sequence != last {
-            return Err(changed());
-        }
-    }
     let created = v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() };
-    let created = get(created).await?.into_inner().session.unwrap_or_default();
+    let mut created = get(created).await?.into_inner().session.unwrap_or_default();
+    state::complete(server, &mut session, &mut created).await?;
+    warn(session.state_omitted, &session.damaged_keys);
+    let last = session.last_sequence;
     let mut writer = begin(to, &session, exact)?;
     if last > 0 {
         let events = Some(v1::EventSelection { include_rewound: true, ..Default::default() });
@@ -54,17 +48,13 @@ pub async fn whole(
         for_each_event(server, first, events, each).await?;
     }
     if writer.events() as i64 != last {
-        return Err(changed());
+        return Err(state::changed());
     }
     end(writer, (session, &created), exact)
 }
 
-fn changed() -> Failure {
-    Failure::Failed("the session changed during the export. Export it again".to_owned())
-}
-
-/// Writes the readable part of a damaged session: all but single events, or the session as it was right after the last event before the
-/// damage. Reports the omissions.
+/// Writes the readable part of a damaged session: all but the damaged events, or the session as of the last event before the damage.
+/// Reports the omissions.
 pub async fn readable(
     server: &Server,
     key: &v1::SessionKey,
@@ -86,9 +76,13 @@ pub async fn readable(
     // The state as of an event is put together from the log.
     let as_of = [None, Some(log.last)];
     let as_of = if log.last == last { &as_of[..] } else { &as_of[1..] };
-    let session = damage::session(server, key, as_of).await?;
+    let mut session = damage::session(server, key, as_of).await?;
+    let mut created = damage::session(server, key, &[Some(0)]).await?;
+    match state::complete(server, &mut session, &mut created).await {
+        Err(Failure::Refused(status)) if damage::is_damage(&status) => {}
+        completed => completed?,
+    }
     warn(session.state_omitted, &session.damaged_keys);
-    let created = damage::session(server, key, &[Some(0)]).await?;
     let mut writer = begin(to, &session, exact)?;
     let each = |event: v1::Event| {
         let rewound = !visible.contains(event.sequence.cast_unsigned());
@@ -128,7 +122,7 @@ fn end<W: Write>(
     exact: bool,
 ) -> Result<Written, Failure> {
     if created.state_omitted && exact {
-        tell("warning: the state at the creation does not fit into an answer and is left out");
+        tell("warning: the state at creation cannot be read and is left out");
     }
     let events = writer.events();
     let initial_state = Json::from_stored(state_of(created).to_owned());

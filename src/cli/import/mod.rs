@@ -16,8 +16,7 @@ use serde::Serialize;
 use self::{
     address::AddressArgs,
     send::Counts,
-    session::Options,
-    shared::{FileValues, Shared, SharedCounts},
+    shared::{FileValues, NewestChanges, Shared, SharedCounts},
 };
 use super::{
     adk_file::SessionFile,
@@ -128,10 +127,11 @@ const REPORTS: [Column; 8] = [
 pub async fn run(args: ImportArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
     let (mut imported, mut failed, mut changed) = (0, 0, 0);
+    let mut newest = NewestChanges::new();
     let mut lines = output::Lines::new(args.connect.format(), &REPORTS);
     for path in &args.files {
         let mut at = Where::default();
-        match import(&server, path, &args, &mut at).await {
+        match import((&server, &mut newest), path, &args, &mut at).await {
             Ok(report) => {
                 imported += 1;
                 changed += usize::from(!report.imported.changed.is_empty());
@@ -162,7 +162,7 @@ pub async fn run(args: ImportArgs) -> Result<(), Failure> {
 }
 
 async fn import<'a>(
-    server: &Server,
+    (server, newest): (&Server, &mut NewestChanges),
     path: &'a Path,
     args: &ImportArgs,
     at: &mut Where,
@@ -182,6 +182,7 @@ async fn import<'a>(
             "half of a surrogate pair became U+FFFD in",
             file.mended.iter().cloned().collect(),
         ),
+        ("warning", "edited, so only ADK's form of these events counts", file.edited.clone()),
     ];
     for (kind, what, names) in notes {
         list_names(kind, &label, what, &names);
@@ -194,16 +195,13 @@ async fn import<'a>(
         true => {
             // What an earlier run has set is equal, so none of it has to be told from the values of others.
             let values = FileValues::new();
+            let server = (server, newest);
             let shared = Shared::read(server, &at.key, (None, &[]), args.restore_shared, &values);
             let mut shared = shared.await?;
             let counts = shared.end(&file.state.unwrap_or_default(), &[]).await?;
             Imported { shared: counts, changed: shared.changed, ..Default::default() }
         }
-        false => {
-            let &ImportArgs { restore_shared, no_expiry, .. } = args;
-            let options = Options { restore_shared, no_expiry };
-            session::import(server, file, &label, options, at).await?
-        }
+        false => session::import((server, newest), file, &label, args, at).await?,
     };
     let changed: Vec<_> = imported.changed.iter().cloned().collect();
     list_names("warning", &label, "changed by others during the import, and kept", &changed);

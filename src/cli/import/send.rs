@@ -17,7 +17,6 @@ use crate::{
         connect::Server,
         convert::{file_event, new_event},
         failure::Failure,
-        progress::Progress,
     },
     domain::limits::{BATCH_BYTES, BATCH_EVENTS},
     proto::v1,
@@ -76,7 +75,7 @@ pub struct Sender<'a> {
     pub shared: Shared<'a>,
     /// The file is an export, whose events ADK has not rewritten: [`is_same`] allows for nothing that ADK changes.
     pub exact: bool,
-    pub progress: Progress,
+    pub progress: indicatif::ProgressBar,
     pub counts: Counts,
     pub batch: Batch,
     /// The event at which sending failed, as far as it is known.
@@ -87,7 +86,7 @@ impl Sender<'_> {
     /// Sends events and rewinds, but for those that the session has.
     pub async fn send_all(&mut self, events: Vec<Event>) -> Result<(), Failure> {
         for event in events {
-            self.progress.step();
+            self.progress.inc(1);
             self.failed_at.clone_from(&event.event_id);
             if self.has(&event)? {
                 self.counts.events_already_there += 1;
@@ -99,10 +98,11 @@ impl Sender<'_> {
                 self.rewind(event).await?;
                 continue;
             }
-            if !self.batch.takes(&event) {
+            let bytes = new_event(event.clone()).encoded_len();
+            if !self.batch.takes(&event, bytes) {
                 self.flush().await?;
             }
-            self.batch.push(event);
+            self.batch.push(event, bytes);
         }
         self.flush().await
     }
@@ -223,52 +223,42 @@ pub struct Batch {
 
 impl Batch {
     /// A single event of any size is left to the server to judge.
-    fn takes(&self, event: &Event) -> bool {
+    fn takes(&self, event: &Event, bytes: usize) -> bool {
         // A call has one trace.
         self.events.first().is_none_or(|first| {
             self.events.len() < BATCH_EVENTS
-                && self.bytes + bytes(event) <= BATCH_BYTES
+                && self.bytes + bytes <= BATCH_BYTES
                 && first.trace_id == event.trace_id
         })
     }
 
-    fn push(&mut self, event: Event) {
-        self.bytes += bytes(&event);
+    fn push(&mut self, event: Event, bytes: usize) {
+        self.bytes += bytes;
         self.events.push(event);
     }
-}
-
-fn bytes(event: &Event) -> usize {
-    new_event(event.clone()).encoded_len()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::json::Json;
-
-    fn sized(bytes: usize) -> Event {
-        Event { body: Some(Json::string(&"x".repeat(bytes))), ..Default::default() }
-    }
 
     #[test]
     fn a_batch_is_bounded_by_number_and_by_bytes() {
+        let event = Event::default();
         let mut batch = Batch::default();
-        assert!(batch.takes(&sized(BATCH_BYTES * 2)), "a single one is the server's to judge");
-        batch.push(sized(1 << 20));
-        assert!(batch.takes(&sized(1 << 20)));
-        assert!(!batch.takes(&sized(2 << 20)));
+        assert!(batch.takes(&event, BATCH_BYTES * 2), "a single one is the server's to judge");
+        batch.push(event.clone(), 1 << 20);
+        assert!(batch.takes(&event, 1 << 20));
+        assert!(!batch.takes(&event, 2 << 20 | 1));
         let mut batch = Batch::default();
         for _ in 0..BATCH_EVENTS {
-            assert!(batch.takes(&sized(1)));
-            batch.push(sized(1));
+            assert!(batch.takes(&event, 1));
+            batch.push(event.clone(), 1);
         }
-        assert!(!batch.takes(&sized(1)));
+        assert!(!batch.takes(&event, 1));
         let mut batch = Batch::default();
-        batch.push(sized(1));
-        assert!(
-            !batch.takes(&Event { trace_id: "t".to_owned(), ..sized(1) }),
-            "a call has one trace"
-        );
+        batch.push(event.clone(), 1);
+        let traced = Event { trace_id: "t".to_owned(), ..event };
+        assert!(!batch.takes(&traced, 1), "a call has one trace");
     }
 }

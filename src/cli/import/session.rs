@@ -1,9 +1,9 @@
 //! Imports one session. It is created for the file, goes on where an earlier run was cut, or stays as it is.
 
 use super::{
-    Imported, Where,
+    ImportArgs, Imported, Where,
     send::{Counts, Log, Sender},
-    shared::Shared,
+    shared::{NewestChanges, Shared},
 };
 use crate::{
     cli::{
@@ -13,7 +13,7 @@ use crate::{
         connect::Server,
         convert::{self, state_of},
         failure::{Failure, tell},
-        progress::Progress,
+        progress::progress_bar,
         time,
         whole_state::complete,
     },
@@ -24,30 +24,24 @@ use crate::{
 /// Author of the correction of state that the log does not lead to.
 const AUTHOR: &str = "system";
 
-/// How to import.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    pub restore_shared: bool,
-    pub no_expiry: bool,
-}
-
 /// Imports a file with a session. `at` says how far it came.
 pub async fn import(
-    server: &Server,
+    (server, newest): (&Server, &mut NewestChanges),
     file: SessionFile,
     label: &str,
-    options: Options,
+    args: &ImportArgs,
     at: &mut Where,
 ) -> Result<Imported, Failure> {
     let key = at.key.clone();
     let plan = Plan::of(&file);
     let exact = file.exported.is_some();
     let metadata = file.exported.map(|exported| exported.metadata);
-    let request = create_request(&key, &plan, metadata, options.no_expiry)?;
+    let request = create_request(&key, &plan, metadata, args.no_expiry)?;
     let mut log = Log::read(server, &key).await?;
     let (resumed, values) = (log.is_some(), plan.shared_values());
     let writes = (log.as_ref(), &file.events[..]);
-    let mut shared = Shared::read(server, &key, writes, options.restore_shared, &values).await?;
+    let shared = Shared::read((server, newest), &key, writes, args.restore_shared, &values);
+    let mut shared = shared.await?;
     // Before the session, so that they are there as of its beginning.
     if log.is_none() {
         shared.begin(&plan.initial).await?;
@@ -63,7 +57,7 @@ pub async fn import(
         log: log.unwrap_or_default(),
         shared,
         exact,
-        progress: Progress::new(label, file.events.len() as u64),
+        progress: progress_bar(label, Some(file.events.len() as u64)),
         counts: Counts { fragments_skipped: file.fragments, ..Counts::default() },
         batch: Default::default(),
         failed_at: String::new(),
@@ -149,9 +143,9 @@ async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Resu
     let answer = retry(async || server.sessions().get_session(request.clone()).await).await?;
     let mut session = answer.session.unwrap_or_default();
     complete(server, &mut session, &request).await?;
-    let changes = plan.own_changes(&Json::from_stored(state_of(&session).to_owned()));
-    let number = changes.number();
-    let Some(delta) = convert::delta(changes.set, changes.remove) else { return Ok(0) };
+    let (set, remove) = plan.own_changes(&Json::from_stored(state_of(&session).to_owned()));
+    let number = set.len() + remove.len();
+    let Some(delta) = convert::delta(set, remove) else { return Ok(0) };
     let expected_sequence = Some(session.last_sequence);
     let request = v1::AppendEventRequest {
         key: Some(key.clone()),

@@ -1,7 +1,7 @@
-//! State that the imported session shares with others: by default nobody's value changes.
+//! State that the imported session shares with others: by default no existing value changes.
 //!
-//! A key that had no value is the import's own. After a run that was cut, the history of a key tells whether it wrote the value or
-//! somebody else.
+//! A key that had no value is the import's own. After a run that was cut, the history of a key tells whether it wrote the
+//! value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,6 +24,7 @@ use crate::{
     domain::{
         json::{Json, same_value},
         limits::{DELTA_BYTES, DELTA_OPERATIONS},
+        scope::ScopeKind,
     },
     proto::v1::{self, key_change::ValueForm, key_check::Condition},
 };
@@ -31,17 +32,22 @@ use crate::{
 /// All values that a file ever gives to its shared keys, the last one at the end.
 pub type FileValues<'a> = BTreeMap<&'a str, Vec<&'a Json>>;
 
+/// The newest change of each shared key that a run has looked up, by application, user (empty for `app:` keys) and key.
+pub type NewestChanges = HashMap<(String, String, String), v1::KeyChange>;
+
 /// Decides for each `app:` and `user:` key whether the import may write it.
 pub struct Shared<'a> {
     server: &'a Server,
+    /// Many files have the same keys: each change is read once for all of them.
+    newest: &'a mut NewestChanges,
     mark: Mark,
     /// The user, or the application alone.
     scope: v1::Scope,
     /// Every key may be written.
     restore: bool,
     values: &'a FileValues<'a>,
-    /// Versions of the keys before the import.
-    before: HashMap<String, i64>,
+    /// Before the import.
+    before: State,
     /// Keys that had a value before, or got one from somebody else meanwhile.
     kept: BTreeSet<String>,
     /// Keys that this run or one before it has written.
@@ -59,7 +65,8 @@ pub struct SharedCounts {
     pub shared_keys_kept: usize,
 }
 
-/// The shared keys as they are now.
+/// The shared keys at some time.
+#[derive(Default)]
 pub struct State {
     values: BTreeMap<String, Json>,
     versions: HashMap<String, i64>,
@@ -97,7 +104,7 @@ impl Mark {
 impl<'a> Shared<'a> {
     /// Of an import of these events into a session with this log.
     pub async fn read(
-        server: &'a Server,
+        (server, newest): (&'a Server, &'a mut NewestChanges),
         key: &v1::SessionKey,
         (log, events): (Option<&Log>, &[Event]),
         restore: bool,
@@ -105,16 +112,17 @@ impl<'a> Shared<'a> {
     ) -> Result<Self, Failure> {
         let mut shared = Self {
             server,
+            newest,
             mark: Mark::new(key, log, events),
             scope: shared_scope(key),
             restore,
             values,
-            before: HashMap::new(),
+            before: State::default(),
             kept: BTreeSet::new(),
             owned: BTreeSet::new(),
             changed: BTreeSet::new(),
         };
-        shared.before = shared.refresh().await?.versions;
+        shared.before = shared.refresh().await?;
         Ok(shared)
     }
 
@@ -122,7 +130,7 @@ impl<'a> Shared<'a> {
     pub async fn refresh(&mut self) -> Result<State, Failure> {
         let state = self.state().await?;
         for (key, value) in &state.values {
-            if self.restore || self.owned.contains(key) {
+            if self.restore || self.owned.contains(key) || self.kept.contains(key) {
                 continue;
             }
             // Another value than those of the file is not from an earlier run.
@@ -147,11 +155,18 @@ impl<'a> Shared<'a> {
     }
 
     /// Whether the key has its value from this import.
-    async fn is_own(&self, state: &State, key: &str) -> Result<bool, Failure> {
-        let newest = self.changes(key, 1).await?.into_iter().next();
-        Ok(newest.is_some_and(|newest| {
-            state.versions.get(key) == Some(&newest.version) && self.mark.is_on(&newest)
-        }))
+    async fn is_own(&mut self, state: &State, key: &str) -> Result<bool, Failure> {
+        let Some(version) = state.versions.get(key) else { return Ok(false) };
+        let is_application = key.starts_with(ScopeKind::Application.prefix());
+        let user_id = if is_application { "" } else { &self.scope.user_id };
+        let place = (self.scope.app_name.clone(), user_id.to_owned(), key.to_owned());
+        if self.newest.get(&place).is_none_or(|known| known.version != *version) {
+            let newest = self.changes(key, 1).await?.into_iter().next();
+            let Some(newest) = newest else { return Ok(false) };
+            self.newest.insert(place.clone(), v1::KeyChange { value_form: None, ..newest });
+        }
+        let newest = self.newest.get(&place);
+        Ok(newest.is_some_and(|it| it.version == *version && self.mark.is_on(it)))
     }
 
     /// The last changes of a key, newest first.
@@ -194,11 +209,14 @@ impl<'a> Shared<'a> {
 
     /// Sets what the file began with, where there is no value.
     pub async fn begin(&mut self, initial: &[(String, Json)]) -> Result<(), Failure> {
-        let state = self.state().await?;
-        let is_new = |(key, _): &&(String, Json)| is_shared(key) && !state.values.contains_key(key);
-        let new: Vec<_> = initial.iter().filter(is_new).cloned().collect();
-        let new = new.into_iter().map(|(key, value)| (key, Some(value))).collect();
-        self.write(new, &state).await?;
+        let is_new =
+            |(key, _): &&(String, Json)| is_shared(key) && !self.before.values.contains_key(key);
+        let new = initial.iter().filter(is_new).cloned();
+        let new: Vec<_> = new.map(|(key, value)| (key, Some(value))).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.write(new, &self.before).await?;
         self.refresh().await.map(drop)
     }
 
@@ -214,22 +232,26 @@ impl<'a> Shared<'a> {
         let last = last.chain(gone.iter().map(|key| (key, None))).filter(|(key, _)| is_shared(key));
         for (key, wanted) in last {
             let there = now.values.get(key);
-            let may_write = self.restore || self.owned.contains(key) || there.is_none();
             let is_right = match (there, wanted) {
                 (Some(there), Some(wanted)) => same_value(there, wanted),
                 (there, wanted) => there.is_none() && wanted.is_none(),
             };
-            let mut is_set = may_write && now.versions.get(key) != self.before.get(key);
-            if may_write && !is_right {
-                is_set = self.restore || there.is_none() || self.is_own(&now, key).await?;
-                match is_set {
-                    true => changes.push((key.clone(), wanted.cloned())),
-                    false => drop(self.changed.insert(key.clone())),
-                }
+            let owner = match () {
+                () if self.restore || there.is_none() => Owner::Free,
+                () if !self.owned.contains(key) => Owner::Other,
+                () if is_right || self.is_own(&now, key).await? => Owner::Import,
+                () => Owner::Overwriter,
+            };
+            let is_touched = now.versions.get(key) != self.before.versions.get(key);
+            let fate = fate(owner, is_right, is_touched);
+            match fate {
+                Fate::Set if !is_right => changes.push((key.clone(), wanted.cloned())),
+                Fate::Changed => drop(self.changed.insert(key.clone())),
+                Fate::Set | Fate::Kept => {}
             }
-            let counter = match is_set {
-                true => &mut counts.shared_keys_set,
-                false => &mut counts.shared_keys_kept,
+            let counter = match fate {
+                Fate::Set => &mut counts.shared_keys_set,
+                Fate::Kept | Fate::Changed => &mut counts.shared_keys_kept,
             };
             *counter += usize::from(wanted.is_some());
         }
@@ -264,20 +286,7 @@ impl<'a> Shared<'a> {
         state: &State,
     ) -> Result<(), Failure> {
         for part in parts(&changes) {
-            let (mut set, mut remove, mut absent) = (Vec::new(), Vec::new(), Vec::new());
-            let mut keys = Vec::new();
-            for (key, value) in part.iter().cloned() {
-                if let Some(version) = state.versions.get(&key).filter(|_| !self.restore) {
-                    keys.push(check(key.clone(), Condition::Version(*version)));
-                }
-                match value {
-                    None => remove.push(key),
-                    Some(value) if state.values.contains_key(&key) => set.push((key, value)),
-                    Some(value) => absent.push(convert::set_if_absent(key, value)),
-                }
-            }
-            let mut delta = convert::delta(set, remove).unwrap_or_default();
-            delta.operations.extend(absent);
+            let (delta, keys) = written(part, state, self.restore);
             let mut request = v1::UpdateStateRequest {
                 scope: Some(self.scope.clone()),
                 delta: Some(delta),
@@ -293,6 +302,61 @@ impl<'a> Shared<'a> {
             retry(async || self.server.state().update_state(request.clone()).await).await?;
         }
         Ok(())
+    }
+}
+
+/// Writes these changes to keys as `state` has them, with conditions that they still are so. With `restore` they are written anyway.
+fn written(
+    changes: &[(String, Option<Json>)],
+    state: &State,
+    restore: bool,
+) -> (v1::StateDelta, Vec<v1::KeyCheck>) {
+    let (mut set, mut remove, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+    let mut checks = Vec::new();
+    for (key, value) in changes.iter().cloned() {
+        if let Some(version) = state.versions.get(&key).filter(|_| !restore) {
+            checks.push(check(key.clone(), Condition::Version(*version)));
+        }
+        match value {
+            None => remove.push(key),
+            Some(value) if restore || state.values.contains_key(&key) => set.push((key, value)),
+            Some(value) => absent.push(convert::set_if_absent(key, value)),
+        }
+    }
+    let mut delta = convert::delta(set, remove).unwrap_or_default();
+    delta.operations.extend(absent);
+    (delta, checks)
+}
+
+/// Author of the value of a key at the end of an import.
+#[derive(Debug, Clone, Copy)]
+enum Owner {
+    /// There is no value, or --restore-shared replaces any.
+    Free,
+    Import,
+    /// The import had set the key before.
+    Overwriter,
+    Other,
+}
+
+/// Outcome for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It has the file's value, or gets it now.
+    Set,
+    Kept,
+    /// Kept, although this import had set it.
+    Changed,
+}
+
+/// The outcome for a key which has the file's value (`is_right`) or another one, and whose version differs from that before the import
+/// (`is_touched`) or not.
+fn fate(owner: Owner, is_right: bool, is_touched: bool) -> Fate {
+    match owner {
+        Owner::Other => Fate::Kept,
+        Owner::Free | Owner::Import if is_right && !is_touched => Fate::Kept,
+        Owner::Free | Owner::Import => Fate::Set,
+        Owner::Overwriter => Fate::Changed,
     }
 }
 
@@ -327,6 +391,41 @@ mod tests {
         assert_eq!(sizes(&[key(200_000), key(200_000), key(200_000)]), [2, 1]);
         assert_eq!(sizes(&[key(600_000), key(1)]), [1, 1], "a single one is the server's to judge");
         assert_eq!(sizes(&vec![key(1); 1001]), [1000, 1]);
+    }
+
+    #[test]
+    fn a_value_that_comes_meanwhile_stays_unless_all_are_restored() {
+        let value = || Json::string("x");
+        let state = State {
+            values: [("app:there".to_owned(), value())].into(),
+            versions: [("app:there".to_owned(), 7)].into(),
+        };
+        let changes = ["app:there", "app:absent"].map(|key| (key.to_owned(), Some(value())));
+        let (delta, checks) = written(&changes, &state, false);
+        assert_eq!(delta.operations, [convert::set_if_absent("app:absent".to_owned(), value())]);
+        assert_eq!(checks, [check("app:there".to_owned(), Condition::Version(7))]);
+        let (delta, checks) = written(&changes, &state, true);
+        let set = changes.map(|(key, _)| (key, value())).to_vec();
+        assert_eq!((Some(delta), checks), (convert::delta(set, Vec::new()), Vec::new()));
+    }
+
+    #[test]
+    fn a_key_gets_the_last_value_of_the_file_unless_it_is_of_others() {
+        for (owner, is_right, is_touched, expected) in [
+            (Owner::Free, false, false, Fate::Set),
+            (Owner::Free, false, true, Fate::Set),
+            (Owner::Free, true, false, Fate::Kept),
+            (Owner::Free, true, true, Fate::Set),
+            (Owner::Import, false, true, Fate::Set),
+            (Owner::Import, true, true, Fate::Set),
+            (Owner::Import, true, false, Fate::Kept),
+            (Owner::Overwriter, false, true, Fate::Changed),
+            (Owner::Other, false, true, Fate::Kept),
+            (Owner::Other, true, true, Fate::Kept),
+        ] {
+            let fate = fate(owner, is_right, is_touched);
+            assert_eq!(fate, expected, "{owner:?} {is_right} {is_touched}");
+        }
     }
 
     #[test]

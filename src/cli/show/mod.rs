@@ -5,8 +5,6 @@ mod header;
 mod state;
 mod view;
 
-use std::ops::RangeInclusive;
-
 use clap::Args;
 
 use super::{
@@ -84,20 +82,22 @@ pub async fn run(args: ShowArgs) -> Result<(), Failure> {
     let width = args.width.map_or(View::live().width, usize::from);
     let view = View { width, full: args.full, now: Some(time::now()) };
     let (server, key) = connect_to(&args.connect, &args.key).await?;
-    if let Some((from, to)) = args.diff {
-        return difference(&server, key, from, to, &args, &view).await;
-    }
+    let (from, to) = args.diff.map_or((None, args.as_of), |(from, to)| (Some(from), to));
     let mut request = v1::GetSessionRequest {
         events: Some(v1::EventSelection {
             recent: args.recent,
+            after_sequence: from.unwrap_or_default(),
             include_rewound: args.include_rewound,
             ..Default::default()
         }),
-        as_of_sequence: args.as_of,
+        as_of_sequence: to,
         ..get_request(&key)
     };
+    if let Some(from) = from {
+        return difference(&server, request, from, format, &view).await;
+    }
     if !args.follow {
-        return conversation(&server, request, format, &view).await;
+        return conversation(&server, request, None, format, &view).await;
     }
     let v1::SessionKey { app_name, user_id, session_id } = key;
     let scope = v1::Scope { app_name, user_id, session_id };
@@ -110,32 +110,48 @@ pub async fn run(args: ShowArgs) -> Result<(), Failure> {
     if let Some(Kind::Snapshot(snapshot)) = &first.kind {
         request.as_of_sequence = Some(snapshot.last_sequence);
     }
-    conversation(&server, request, format, &view).await?;
+    conversation(&server, request, None, format, &view).await?;
     follow(watch, format, &View { now: None, ..view }).await
 }
 
-/// Prints the session as of the request, with its events and its state.
+/// The answer, and its session with the whole state.
+async fn read(
+    server: &Server,
+    request: &v1::GetSessionRequest,
+) -> Result<(v1::GetSessionResponse, v1::Session), Failure> {
+    let answer = server.sessions().get_session(request.clone()).await?.into_inner();
+    let mut session = answer.session.clone().unwrap_or_default();
+    complete(server, &mut session, request).await?;
+    Ok((answer, session))
+}
+
+/// Prints the session as of the request, with its events and its state, or how that differs from an earlier one.
 async fn conversation(
     server: &Server,
     request: v1::GetSessionRequest,
+    before: Option<(i64, Json)>,
     format: Format,
     view: &View,
 ) -> Result<(), Failure> {
-    let selection = request.events;
-    let answer = server.sessions().get_session(request.clone()).await?.into_inner();
-    let mut session = answer.session.clone().unwrap_or_default();
-    complete(server, &mut session, &request).await?;
+    let (answer, session) = read(server, &request).await?;
     match format {
         Format::Table => output::print_text(&header::title(&session, view))?,
         format => output::print_as(format, &AsJson(session.clone()))?,
     }
-    for_each_event(server, answer, selection, |event| print_event(event, format, view)).await?;
-    if format == Format::Table {
-        let state = minified(state_of(&session));
-        let text = header::heading("State") + &state::state(&state, view);
-        output::print_text(&text)?;
+    for_each_event(server, answer, request.events, |event| print_event(event, format, view))
+        .await?;
+    if format != Format::Table {
+        return Ok(());
     }
-    Ok(())
+    let (state, last) = (minified(state_of(&session)), session.last_sequence);
+    let (title, text) = match before {
+        None => ("State".to_owned(), state::state(&state, view)),
+        Some((from, before)) => {
+            let text = state::differences(&before, &state, view);
+            (format!("State from #{from} to #{last}"), text)
+        }
+    };
+    output::print_text(&(header::heading(&title) + &text))
 }
 
 fn print_event(event: v1::Event, format: Format, view: &View) -> Result<(), Failure> {
@@ -171,48 +187,25 @@ pub fn shared_change(change: &v1::StateChange, view: &View) -> String {
     format!("\n{title}\n{changes}")
 }
 
-/// Prints what happened after event `from` up to `to`.
+/// Prints what happened after event `from`.
 async fn difference(
     server: &Server,
-    key: v1::SessionKey,
+    request: v1::GetSessionRequest,
     from: i64,
-    to: Option<i64>,
-    args: &ShowArgs,
+    format: Format,
     view: &View,
 ) -> Result<(), Failure> {
-    let get = async |as_of_sequence, events| {
-        let request = v1::GetSessionRequest { as_of_sequence, events, ..get_request(&key) };
-        let mut answer = server.sessions().get_session(request.clone()).await?.into_inner();
-        if let Some(session) = &mut answer.session {
-            complete(server, session, &request).await?;
-        }
-        Ok::<_, Failure>(answer)
-    };
-    // The end first: it says which sequence `now` is.
-    let selection = Some(v1::EventSelection {
-        after_sequence: from,
-        include_rewound: args.include_rewound,
-        ..Default::default()
-    });
-    let after = get(to, selection).await?;
-    let session = after.session.clone().unwrap_or_default();
-    let steps: RangeInclusive<i64> = from..=session.last_sequence;
-    let before = get(Some(from), None).await?.session.unwrap_or_default();
-    let (before, now) = (minified(state_of(&before)), minified(state_of(&session)));
-    if let Some(format @ (Format::Json | Format::Yaml)) = args.connect.output {
-        let raw = |json: Json| serde_json::value::RawValue::from_string(json.into_string());
-        return output::print_as(
-            format,
-            &serde_json::json!({
-                "from": steps.start(), "to": steps.end(),
-                "before": raw(before)?, "after": raw(now)?,
-            }),
-        );
+    let state_at = v1::GetSessionRequest { events: None, ..request.clone() };
+    let earlier = v1::GetSessionRequest { as_of_sequence: Some(from), ..state_at.clone() };
+    let before = minified(state_of(&read(server, &earlier).await?.1));
+    if format == Format::Table {
+        return conversation(server, request, Some((from, before)), format, view).await;
     }
-    output::print_text(&header::title(&session, view))?;
-    for_each_event(server, after, selection, |event| print_event(event, Format::Table, view))
-        .await?;
-    let title = format!("State from #{} to #{}", steps.start(), steps.end());
-    let text = header::heading(&title) + &state::differences(&before, &now, view);
-    output::print_text(&text)
+    let (_, session) = read(server, &state_at).await?;
+    let raw = |json: Json| serde_json::value::RawValue::from_string(json.into_string());
+    let report = serde_json::json!({
+        "from": from, "to": session.last_sequence,
+        "before": raw(before)?, "after": raw(minified(state_of(&session)))?,
+    });
+    output::print_as(format, &report)
 }

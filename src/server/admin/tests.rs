@@ -1,4 +1,4 @@
-//! Who may ask what of the admin listener.
+//! Access to each path of the admin listener.
 
 use rustls::crypto::ring;
 use tokio::{

@@ -63,7 +63,7 @@ async fn calls_that_were_given_up_took_at_least_as_long() {
     let soon = permits(&admission, FEWEST_CALLS);
     advance(WAIT / 100).await;
     drop(soon);
-    assert_eq!(free(&admission), FEWEST_CALLS, "nobody knows how long they would have taken");
+    assert_eq!(free(&admission), FEWEST_CALLS, "how long they would have taken is unknown");
     let refusal = Status::not_found("no session").into_http();
     let refused = permits(&admission, FEWEST_CALLS);
     advance(WAIT / 100).await;
@@ -77,7 +77,7 @@ async fn calls_that_were_given_up_took_at_least_as_long() {
 }
 
 #[test]
-fn a_caller_leaves_places_to_others() {
+fn a_caller_leaves_permits_to_others() {
     let admission = Admission::default();
     let caller = |name: &str| Principal::Identified(Arc::new(Identity::new(name)));
     let [flood, modest, new] = ["flood", "modest", "new"].map(caller);
@@ -94,10 +94,10 @@ fn a_caller_leaves_places_to_others() {
     drop((flooding, others));
     let all = take(&Principal::Local, MOST_CALLS * 9 / 10);
     let share = take(&new, MOST_CALLS);
-    assert_eq!(all.len() + share.len(), MOST_CALLS, "nobody else is counted");
+    assert_eq!(all.len() + share.len(), MOST_CALLS, "no other caller is counted");
     drop((all, share));
     let flooding = take(&flood, MOST_CALLS);
-    assert_eq!(flooding.len(), MOST_CALLS * 3 / 4, "and nobody is left");
+    assert_eq!(flooding.len(), MOST_CALLS * 3 / 4, "and no caller is left");
     admission.calls.most.store(FEWEST_CALLS, Relaxed);
     assert!(admission.permit(&flood).is_none() && admission.permit(&Principal::Local).is_none());
     assert_eq!(take(&modest, MOST_CALLS).len(), FEWEST_CALLS / 3, "its share is there");

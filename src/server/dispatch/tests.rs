@@ -158,7 +158,7 @@ fn the_kinds_of_methods_are_those_of_the_contract() {
     assert_eq!(streams, [APPEND_STREAM]);
 }
 
-/// A call whose message never comes whole.
+/// A call whose request body is never complete.
 fn unfinished(
     dispatch: &Dispatch,
     path: &str,

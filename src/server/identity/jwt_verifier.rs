@@ -100,7 +100,7 @@ impl JwtVerifier {
         jwt::identity(&token, &self.expected, named, now)
     }
 
-    /// What was verified under the policy in force. Another policy may name other claims.
+    /// The tokens verified under the policy in force. Another policy may name other claims.
     fn kept(&self) -> MutexGuard<'_, Verified> {
         let mut kept = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.policies.take_change() {

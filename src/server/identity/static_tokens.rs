@@ -1,6 +1,6 @@
 //! Bearer tokens whose hashes stand in a file: a `[[token]]` entry each, with name, hash and perhaps an end.
 //!
-//! A fast hash is enough for them, because they are random: nobody can try 2¹²⁸ of them. A password would need a slow one.
+//! A fast hash is enough, because tokens have 128 random bits. A password would need a slow one.
 
 use std::{
     collections::{BTreeMap, HashMap},

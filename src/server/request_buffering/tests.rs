@@ -1,4 +1,4 @@
-//! Requests that come whole, in parts, late or not at all.
+//! Request bodies that are complete at once, in parts, late or never.
 
 use futures_util::future::{pending, ready};
 use tokio::time::Instant;

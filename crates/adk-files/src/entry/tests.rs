@@ -69,7 +69,7 @@ fn an_event_of_adk_needs_no_exact_form_beside_it() {
     let text = r#"{"id":"e","timestamp":1733043686.5,"invocationId":"i","author":"x","content":{"parts":[{"n":1}]},"actions":{"stateDelta":{"a":1},"transferToAgent":"b"}}"#
         .replace("\"n\":1", "\"text\":\"t\"");
     assert_eq!(write(&adk(&text)).unwrap().as_str(), text);
-    assert_eq!(from_export(&text), Ok(adk(&text)));
+    assert_eq!(from_export(&text), Ok((adk(&text), false)));
 }
 
 #[test]
@@ -84,10 +84,11 @@ fn what_adk_cannot_say_stands_beside_its_form() {
     let text = write(&event).unwrap();
     let form = r#"{"id":"e","timestamp":5.000000001,"author":"a","actions":{"stateDelta":{"k":[ 1 ]}},"sessiond":{"fingerprint":""#;
     assert!(text.as_str().starts_with(form), "{text}");
-    assert_eq!(from_export(text.as_str()), Ok(event.clone()));
-    // ADK's form counts once somebody has changed it.
+    assert_eq!(from_export(text.as_str()), Ok((event.clone(), false)));
+    // ADK's form counts once it was edited.
     let edited = text.as_str().replacen("\"author\":\"a\"", "\"author\":\"b\"", 1);
-    let edited = from_export(&edited).unwrap();
+    let (edited, is_edited) = from_export(&edited).unwrap();
+    assert!(is_edited);
     assert_eq!((edited.author.as_str(), edited.set), ("b", event.set));
     assert!(edited.body.is_some_and(|body| !body.as_str().contains("sessiond")));
 }
@@ -175,7 +176,7 @@ proptest! {
     fn what_is_written_is_read_as_it_was(event in event()) {
         let text = write(&event).unwrap();
         prop_assert!(Json::object(text.as_str().to_owned()).is_ok());
-        prop_assert_eq!(from_export(text.as_str()), Ok(event.clone()));
+        prop_assert_eq!(from_export(text.as_str()), Ok((event.clone(), false)));
         let hidden = Event { sequence: 7, ..event };
         let (read, _) = Event::from_exact(hidden.to_exact(String::new()).unwrap().as_str()).unwrap();
         prop_assert_eq!(read, hidden);
@@ -185,7 +186,7 @@ proptest! {
     fn what_adk_writes_never_panics(text in object_of(value())) {
         if let Ok(Some(entry)) = from_adk(&text) {
             prop_assert!(Json::object(entry.body.as_ref().unwrap().as_str().to_owned()).is_ok());
-            prop_assert_eq!(from_export(write(&entry).unwrap().as_str()), Ok(entry));
+            prop_assert_eq!(from_export(write(&entry).unwrap().as_str()), Ok((entry, false)));
         }
     }
 }

@@ -206,7 +206,7 @@ impl Visibility {
         matches!(self.permissions, Permissions::Everything)
     }
 
-    /// Whether no session is seen, whoever's it is.
+    /// Whether no session is visible.
     pub fn sees_nothing(&self) -> bool {
         match &self.permissions {
             Permissions::Everything => false,

@@ -7,7 +7,7 @@
 //! A store opens a snapshot and hands its rows to [`Read::step`]; it has SQL and rows, and no semantics. Nothing here reads a clock or
 //! knows a database, and the futures run on any executor: those of a store whose rows never wait are [ready](finish) at once.
 
-mod bare;
+pub mod bare;
 mod changes;
 mod events;
 mod history;

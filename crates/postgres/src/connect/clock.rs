@@ -14,7 +14,8 @@ use sessiond_store::{Clock, instant};
 pub(in super::super) const DATABASE_TIME: &str = "SELECT clock_timestamp()";
 
 /// The answer to [`DATABASE_TIME`].
-pub(in super::super) fn database_time(row: &Row) -> Result<Time> {
+pub(in super::super) fn database_time(answer: Option<&Row>) -> Result<Time> {
+    let row = answer.ok_or_else(|| Error::internal("the database told no time"))?;
     // A clock before 1970 is not set.
     let since = row.try_get::<SystemTime>(0)?.duration_since(UNIX_EPOCH).unwrap_or_default();
     let secs = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -24,7 +25,7 @@ pub(in super::super) fn database_time(row: &Row) -> Result<Time> {
 /// The database's time as it was last seen, and the time that has passed since.
 pub(in super::super) struct DatabaseClock {
     /// Of a test. It takes the place of the database's.
-    pub(in super::super) set: Option<Arc<dyn Clock>>,
+    set: Option<Arc<dyn Clock>>,
     seen: Mutex<Seen>,
 }
 
@@ -40,10 +41,11 @@ impl DatabaseClock {
         Self { set, seen: Mutex::new(Seen { time: now, at: instant(), told: now }) }
     }
 
-    /// Notes the database's time.
-    pub(in super::super) fn observe(&self, now: Time) {
+    /// Notes the database's time. Returns the time of its transaction.
+    pub(in super::super) fn observe(&self, now: Time) -> Time {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.time, seen.at) = (now, instant());
+        self.set.as_ref().map_or(now, |clock| clock.now())
     }
 }
 

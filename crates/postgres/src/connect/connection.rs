@@ -18,9 +18,7 @@ use super::{
     error::{is_lost, kind},
 };
 use sessiond_metrics::{PostgresMetrics, SqlError};
-
-/// Parameters with their types: an unnamed statement has to say them.
-pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+use sessiond_store::group::Failure;
 
 /// A setting of every connection.
 const DURABLE: &str = "synchronous_commit = on";
@@ -34,6 +32,11 @@ const PLANNER: [(&str, &str); 5] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("jit", "off"),
 ];
+
+/// Begins a transaction that sees one point in time. Its rows come in the order of an index, and only ties are sorted, however few rows
+/// the planner expects. A transaction that locks would read a whole index for the order of a few rows.
+const BEGIN_SNAPSHOT: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_sort = off";
 
 /// Time that the end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -49,6 +52,8 @@ pub(in super::super) struct Connection {
     settings: String,
     /// An error showed it, which is sooner than the client sees it.
     lost: AtomicBool,
+    /// An error of the transaction says that another attempt may succeed.
+    again: AtomicBool,
     metrics: PostgresMetrics,
 }
 
@@ -74,7 +79,8 @@ impl Connection {
             (Some(Mutex::default()), String::new())
         };
         let driver = driver.detach();
-        Ok(Self { client, driver, prepared, settings, lost: AtomicBool::new(false), metrics })
+        let (lost, again) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { client, driver, prepared, settings, lost, again, metrics })
     }
 
     /// Ends the connection, and waits until the database has been told.
@@ -87,6 +93,14 @@ impl Connection {
     /// Whether it cannot be used any more.
     pub(in super::super) fn is_closed(&self) -> bool {
         self.lost.load(Ordering::Relaxed) || self.client.is_closed()
+    }
+
+    /// The failure of a transaction by an error of the read kernel, which knows the domain's errors only.
+    pub(in super::super) fn failure(&self, error: Error) -> Failure {
+        match self.again.load(Ordering::Relaxed) {
+            true => Failure::Again(Cause::new(error)),
+            false => Failure::Error(error),
+        }
     }
 
     /// Waits for answers. A connection that stays silent for longer than `limit` is lost.
@@ -111,20 +125,17 @@ impl Connection {
     fn checked<T>(&self, answer: Result<T, tokio_postgres::Error>) -> Result<T> {
         self.metrics.statements.inc();
         let answer = answer.inspect_err(|error| {
-            self.metrics.error(kind(error)).inc();
-            if is_lost(error) {
-                self.lost.store(true, Ordering::Relaxed);
-            }
+            let kind = kind(error);
+            self.metrics.error(kind).inc();
+            self.again.fetch_or(kind != SqlError::Other, Ordering::Relaxed);
+            self.lost.fetch_or(is_lost(error), Ordering::Relaxed);
         });
         Ok(answer?)
     }
 
-    /// Prepares statements that will be sent one behind the other without waiting: preparing one in between would change their order.
-    pub(in super::super) async fn prepare(&self, statements: &[(&str, &[Type])]) -> Result<()> {
-        for (sql, types) in statements {
-            self.statement(sql, types).await?;
-        }
-        Ok(())
+    /// Prepares a statement that is sent in a pipeline: preparing it there would change the order.
+    pub(in super::super) async fn prepare(&self, sql: &str, types: &[Type]) -> Result<()> {
+        self.statement(sql, types).await.map(drop)
     }
 
     async fn statement(&self, sql: &str, types: &[Type]) -> Result<Option<Statement>> {
@@ -140,13 +151,13 @@ impl Connection {
 
     /// Begins a transaction that writes.
     pub(in super::super) async fn begin(&self) -> Result<()> {
+        self.again.store(false, Ordering::Relaxed);
         self.batch(&format!("BEGIN{}", self.settings)).await
     }
 
     /// Begins a transaction that sees one point in time.
     pub(in super::super) async fn begin_snapshot(&self) -> Result<()> {
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        self.batch(&format!("{begin}{}", self.settings)).await
+        self.batch(&format!("{BEGIN_SNAPSHOT}{}", self.settings)).await
     }
 
     pub(in super::super) async fn commit(&self) -> Result<()> {
@@ -161,22 +172,22 @@ impl Connection {
     pub(in super::super) async fn all(
         &self,
         sql: &str,
-        parameters: Parameters<'_>,
+        types: &[Type],
+        values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>> {
-        let answer = match self.statement(sql, &types(parameters)).await? {
-            None => self.client.query_typed(sql, parameters).await,
-            Some(statement) => self.client.query(&statement, &values(parameters)).await,
+        let answer = match self.statement(sql, types).await? {
+            Some(statement) => self.client.query(&statement, values).await,
+            None => {
+                let typed = values.iter().copied().zip(types.iter().cloned());
+                self.client.query_typed(sql, &typed.collect::<Vec<_>>()).await
+            }
         };
         self.checked(answer).map(rows)
     }
 
-    /// The first row of a query.
-    pub(in super::super) async fn one(
-        &self,
-        sql: &str,
-        parameters: Parameters<'_>,
-    ) -> Result<Option<Row>> {
-        Ok(self.all(sql, parameters).await?.into_iter().next())
+    /// The first row of a query without parameters.
+    pub(in super::super) async fn one(&self, sql: &str) -> Result<Option<Row>> {
+        Ok(self.all(sql, &[], &[]).await?.into_iter().next())
     }
 
     /// Executes SQL without parameters, some statements at once.
@@ -197,14 +208,6 @@ async fn known(client: &Client) -> Result<Vec<String>> {
     };
     let known = PLANNER.into_iter().filter(|(name, _)| is_known(name));
     Ok(known.map(|(name, value)| format!("{name} = {value}")).collect())
-}
-
-fn types(parameters: Parameters<'_>) -> Vec<Type> {
-    parameters.iter().map(|(_, of)| of.clone()).collect()
-}
-
-fn values<'a>(parameters: Parameters<'a>) -> Vec<&'a (dyn ToSql + Sync)> {
-    parameters.iter().map(|(value, _)| *value).collect()
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl Fault {
         match self {
             Self::Elapsed(_) => true,
             Self::Driver(error) => is_lost(error),
-            Self::Domain(error) => matches!(error, Error::StoreUnavailable(_)),
+            Self::Domain(_) => false,
         }
     }
 
@@ -71,9 +71,8 @@ impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         let is_again = match &fault {
             Fault::Elapsed(_) => true,
-            Fault::Driver(error) => !matches!(kind(error), SqlError::Other),
-            // What a read of the past met: the kernel knows the domain's errors only.
-            Fault::Domain(error) => matches!(error, Error::StoreUnavailable(_)),
+            Fault::Driver(error) => kind(error) != SqlError::Other,
+            Fault::Domain(_) => false,
         };
         match is_again {
             true => Self::Again(Cause::new(fault)),

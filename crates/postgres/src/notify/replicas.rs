@@ -16,7 +16,9 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::super::{
-    columns::Columns, connect::connection::Connection, prelude::*, row::number, shared::Shared,
+    prelude::*,
+    row::{asked, number},
+    shared::Shared,
 };
 use sessiond_core::domain::token::Digest;
 use sessiond_store::Condition;
@@ -181,7 +183,7 @@ async fn look_once(
         None => connection.insert(shared.connect().await?),
     };
     // A standby answers as well, but nothing can be written to it.
-    let writes = connection.all("UPDATE writer SET used_secs = used_secs WHERE false", &[]);
+    let writes = connection.one("UPDATE writer SET used_secs = used_secs WHERE false");
     connection.within(shared.limit(), writes).await?;
     let watched = shared.notifier.watched();
     let mut now: HashMap<Digest, Seen> = HashMap::with_capacity(watched.len());
@@ -214,10 +216,7 @@ async fn versions<'s>(
     for row in versions.all(connection).await? {
         let nanos = row.try_get::<i32>(4)?.cast_unsigned();
         let update = number(&row, 3)?.wrapping_mul(1_000_000_000).wrapping_add(nanos.into());
-        let place = usize::try_from(number(&row, 0)? - 1).unwrap_or(usize::MAX);
-        if let Some((_, seen)) = seen.get_mut(place) {
-            *seen = [number(&row, 1)?, number(&row, 2)?, update];
-        }
+        seen[asked(&row, scopes.len())?].1 = [number(&row, 1)?, number(&row, 2)?, update];
     }
     Ok(seen)
 }

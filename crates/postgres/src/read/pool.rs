@@ -1,4 +1,5 @@
-//! The connections that read. A read is a transaction of its own, which sees one point in time and never waits for a writer.
+//! The reads of a store, each on a connection of a pool. A read is a transaction of its own, which sees one point in time and never waits
+//! for a writer. Those that may look at many rows do it in several transactions.
 
 use std::{
     sync::{
@@ -12,19 +13,26 @@ use deadpool::{
     Runtime, Status,
     managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, TimeoutType},
 };
-use futures_util::future::{BoxFuture, join, try_join};
-use tokio::{runtime::Handle, sync::SetOnce, time::timeout};
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, try_join},
+};
+use tokio::{runtime::Handle, time::timeout};
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tracing::error;
 
-use super::super::{
-    connect::{
-        clock::{self, DATABASE_TIME},
-        connection::Connection,
+use super::{
+    super::{
+        connect::clock::{DATABASE_TIME, database_time},
+        prelude::*,
+        shared::Shared,
     },
-    prelude::*,
-    shared::Shared,
+    figures,
+    rows::Reader,
 };
+use sessiond_core::read::Read;
 use sessiond_store::{
+    figures::Figures,
     instant,
     queue::{QUEUE_READS, READS_FULL},
 };
@@ -38,59 +46,32 @@ const END_WAIT: Duration = Duration::from_secs(5);
 /// Makes and checks the connections of the pool.
 struct Connector(Arc<Shared>);
 
-struct Pooled {
-    connection: Connection,
-    in_transaction: bool,
-}
-
 impl managed::Manager for Connector {
-    type Type = Pooled;
+    type Type = Connection;
     type Error = Error;
 
-    async fn create(&self) -> Result<Pooled, Error> {
+    async fn create(&self) -> Result<Connection, Error> {
         let connected = self.0.connect().await;
-        let connection = connected.map_err(|error| Error::StoreUnavailable(Cause::new(error)))?;
-        Ok(Pooled { connection, in_transaction: false })
+        connected.map_err(|error| Error::StoreUnavailable(Cause::new(error)))
     }
 
-    async fn recycle(&self, pooled: &mut Pooled, _: &Metrics) -> RecycleResult<Error> {
-        match pooled.in_transaction || pooled.connection.is_closed() {
+    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Error> {
+        match connection.is_closed() {
             true => Err(RecycleError::message("the connection cannot be used again")),
             false => Ok(()),
         }
     }
 }
 
-/// The pool.
-pub(super) struct Pool {
-    pool: managed::Pool<Connector>,
+/// The connections that read.
+pub(in super::super) struct Pool {
+    connections: managed::Pool<Connector>,
     shared: Arc<Shared>,
     runtime: Handle,
+    /// Reads that have begun and not ended. Closed: no further one may begin.
+    in_flight: TaskTracker,
     /// Reads that met damage.
     damaged: AtomicU64,
-}
-
-/// A transaction that reads.
-pub(in super::super) struct Reader<'c> {
-    pub(super) connection: &'c Connection,
-    now: SetOnce<Time>,
-}
-
-impl<'c> Reader<'c> {
-    /// In a transaction that begins. `now` is told later.
-    pub(in super::super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, now: SetOnce::new() }
-    }
-
-    /// Tells the time of the transaction.
-    pub(in super::super) fn begun(&self, now: Time) -> Result<(), Error> {
-        self.now.set(now).map_err(Error::internal)
-    }
-
-    /// The database's time. It comes with the first answer, so that what does not need it can be sent before.
-    pub(super) async fn time(&self) -> Time {
-        *self.now.wait().await
-    }
 }
 
 /// What a read does in its transaction. It is done again if the connection is lost.
@@ -104,21 +85,20 @@ impl<Q, T, F> Work<Q, T> for F where
 {
 }
 
-/// A connection with an open transaction, which is ended behind the read's back: its caller does not wait for that.
+/// A connection with an open transaction. A task ends it when the lease is dropped, so that the caller of the read does not wait.
 struct Lease<'p> {
-    pooled: Option<Object<Connector>>,
+    connection: Option<Object<Connector>>,
     runtime: &'p Handle,
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        let Some(mut pooled) = self.pooled.take() else { return };
+        let Some(connection) = self.connection.take() else { return };
         self.runtime.spawn(async move {
-            let ended = timeout(END_WAIT, pooled.connection.commit()).await;
-            match ended {
-                Ok(Ok(())) => pooled.in_transaction = false,
+            let ended = timeout(END_WAIT, connection.commit()).await;
+            if !matches!(ended, Ok(Ok(()))) {
                 // It makes place for a new one.
-                Ok(Err(_)) | Err(_) => drop(Object::take(pooled)),
+                drop(Object::take(connection));
             }
         });
     }
@@ -126,26 +106,64 @@ impl Drop for Lease<'_> {
 
 impl Pool {
     /// A pool without a connection: they are made when they are needed.
-    pub(super) fn new(shared: Arc<Shared>, connections: usize) -> Result<Self, Error> {
-        let pool = managed::Pool::builder(Connector(Arc::clone(&shared)))
-            .max_size(connections.max(1))
+    pub(in super::super) fn new(shared: Arc<Shared>) -> Result<Self, Error> {
+        let connections = managed::Pool::builder(Connector(Arc::clone(&shared)))
+            .max_size(shared.options.readers.max(1))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT))
             .build()
             .map_err(Error::internal)?;
-        Ok(Self { pool, shared, runtime: Handle::current(), damaged: AtomicU64::new(0) })
+        let (runtime, in_flight) = (Handle::current(), TaskTracker::new());
+        Ok(Self { connections, shared, runtime, in_flight, damaged: AtomicU64::new(0) })
+    }
+
+    /// Reads, in as many snapshots as it takes.
+    pub(in super::super) async fn read<Q: Read>(
+        &self,
+        query: impl Into<Q>,
+        step: impl Work<Q, Option<Q::Answer>>,
+    ) -> Result<Q::Answer, Error> {
+        let (_in_flight, mut query) = (self.begin()?, query.into());
+        loop {
+            if let Some(answer) = self.snapshot(&mut query, &step).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    pub(in super::super) async fn figures(&self) -> Result<Figures, Error> {
+        let _in_flight = self.begin()?;
+        self.snapshot(&mut (), &|reader: &Reader<'_>, ()| figures::read(reader).boxed()).await
+    }
+
+    pub(in super::super) fn status(&self) -> Status {
+        self.connections.status()
+    }
+
+    /// Refuses new reads. Those that have begun go on, also those that wait for a connection.
+    pub(in super::super) fn refuse(&self) {
+        self.in_flight.close();
+    }
+
+    /// Closes the connections when the last read has ended, after [`Self::refuse`].
+    pub(in super::super) async fn close(&self) {
+        self.in_flight.wait().await;
+        self.connections.close();
+    }
+
+    /// Begins a read, which closing waits for.
+    fn begin(&self) -> Result<TaskTrackerToken, Error> {
+        // The token comes first: a close that does not see it is seen here.
+        let token = self.in_flight.token();
+        if self.in_flight.is_closed() { Err(Error::Draining) } else { Ok(token) }
     }
 
     /// Reads in one snapshot: on another connection if the first is lost on the way.
-    pub(super) async fn read<Q, T>(
-        &self,
-        query: &mut Q,
-        work: &impl Work<Q, T>,
-    ) -> Result<T, Error> {
+    async fn snapshot<Q, T>(&self, query: &mut Q, work: &impl Work<Q, T>) -> Result<T, Error> {
         let (mut read, is_lost) = self.attempt(query, work).await?;
         if is_lost {
             // What ended this one, such as a restart of the server, ended the idle ones as well.
-            self.pool.retain(|_, _| false);
+            self.connections.retain(|_, _| false);
             (read, _) = self.attempt(query, work).await?;
         }
         match &read {
@@ -168,25 +186,29 @@ impl Pool {
         query: &mut Q,
         work: &impl Work<Q, T>,
     ) -> Result<(Result<T, Error>, bool), Error> {
-        let mut pooled = self.take().await?;
-        pooled.in_transaction = true;
-        let lease = Lease { pooled: Some(pooled), runtime: &self.runtime };
-        let Some(pooled) = &lease.pooled else { return Err(Error::internal("no connection")) };
-        let connection = &pooled.connection;
+        let lease = Lease { connection: Some(self.take().await?), runtime: &self.runtime };
+        let Some(connection) = &lease.connection else {
+            return Err(Error::internal("no connection"));
+        };
         let reader = Reader::new(connection);
-        let answers = try_join(self.begin(&reader), work(&reader, query));
+        let begin = async {
+            let (begin, time) = (connection.begin_snapshot(), connection.one(DATABASE_TIME));
+            let ((), time) = try_join(begin, time).await?;
+            reader.begun(self.shared.clock.observe(database_time(time.as_ref())?))
+        };
+        let answers = try_join(begin, work(&reader, query));
         let read = connection.within(self.shared.limit(), answers).await;
         let is_lost = read.is_err() && connection.is_closed();
         Ok((read.map(|((), value)| value), is_lost))
     }
 
     async fn take(&self) -> Result<Object<Connector>, Error> {
-        if self.pool.status().waiting >= QUEUE_READS {
+        if self.status().waiting >= QUEUE_READS {
             return Err(READS_FULL);
         }
         let waits = &self.shared.options.metrics.reads.queue_wait;
         let began = instant();
-        let got = self.pool.get().await;
+        let got = self.connections.get().await;
         waits.observe(began.elapsed().as_secs_f64());
         got.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => READS_FULL,
@@ -195,40 +217,4 @@ impl Pool {
             error => Error::StoreUnavailable(Cause::new(error)),
         })
     }
-
-    async fn begin(&self, reader: &Reader<'_>) -> Result<(), Error> {
-        let now = match &self.shared.clock.set {
-            Some(clock) => {
-                reader.connection.begin_snapshot().await?;
-                clock.now()
-            }
-            None => {
-                let (begin, now) =
-                    (reader.connection.begin_snapshot(), database_time(reader.connection));
-                let (begun, now) = join(begin, now).await;
-                begun?;
-                let now = now?;
-                self.shared.clock.observe(now);
-                now
-            }
-        };
-        reader.begun(now)
-    }
-
-    /// The state of the pool.
-    pub(super) fn status(&self) -> Status {
-        self.pool.status()
-    }
-
-    /// Closes the connections. No read uses one any more.
-    pub(super) fn close(&self) {
-        self.pool.close();
-    }
-}
-
-/// The database's time.
-pub(in super::super) async fn database_time(connection: &Connection) -> Result<Time, Error> {
-    let row = connection.one(DATABASE_TIME, &[]).await?;
-    let Some(row) = row else { return Err(Error::internal("the database told no time")) };
-    Ok(clock::database_time(&row)?)
 }

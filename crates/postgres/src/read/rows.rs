@@ -2,23 +2,21 @@
 
 use std::collections::HashMap;
 
-use super::{
-    super::{
-        columns::Columns,
-        log::rows,
-        prelude::*,
-        row::{self, SESSION_COLUMNS, Value, address, number, optional_time, time},
-    },
-    pool::Reader,
+use tokio::sync::SetOnce;
+
+use super::super::{
+    log::rows,
+    prelude::*,
+    row::{self, SESSION_COLUMNS, Value, address, asked, bytes, number, optional_time, time},
 };
 use sessiond_core::{
     commit::{ScopeLogRow, Source},
     read::{
-        EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, is_of,
-        until_damage,
+        EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionOrder, SessionRecord,
+        SessionsQuery, is_of, until_damage,
     },
 };
-use sessiond_store::rows::EVENT_COLUMNS;
+use sessiond_store::rows::{EVENT_COLUMNS, EVENT_HEAD_COLUMNS, change_columns};
 
 const READ_HEADS: &str = "
 SELECT n.place, s.version, s.base, s.state_bytes
@@ -41,12 +39,33 @@ JOIN state s ON s.app_name = n.app_name AND s.user_id = n.user_id
     AND s.incarnation = n.incarnation AND s.name = n.name
 WHERE s.value IS NOT NULL";
 
-/// Of all changes the first six columns are alike.
-const CHANGE_COLUMNS: &str = "removed, set_json, author, commit_secs, commit_nanos";
+/// A transaction that reads.
+pub(in super::super) struct Reader<'c> {
+    pub(super) connection: &'c Connection,
+    /// It comes with the first answer, so that what does not need it can be sent before.
+    now: SetOnce<Time>,
+}
+
+impl<'c> Reader<'c> {
+    /// In a transaction that begins. `now` is told later.
+    pub(super) fn new(connection: &'c Connection) -> Self {
+        Self { connection, now: SetOnce::new() }
+    }
+
+    /// In a transaction that has begun, whose time is known.
+    pub(in super::super) fn at(connection: &'c Connection, now: Time) -> Self {
+        Self { connection, now: SetOnce::new_with(Some(now)) }
+    }
+
+    /// Tells the time of the transaction.
+    pub(super) fn begun(&self, now: Time) -> Result<(), Error> {
+        self.now.set(now).map_err(Error::internal)
+    }
+}
 
 impl Rows for Reader<'_> {
     async fn now(&self) -> Time {
-        self.time().await
+        *self.now.wait().await
     }
 
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>, Error> {
@@ -72,9 +91,8 @@ impl Rows for Reader<'_> {
         // No name is empty.
         let after = after.map(|info| (info.key.app_name.as_str(), info.key.user_id.as_str()));
         let (app, user) = after.unwrap_or_default();
-        let select = Columns::new(sql).text(id);
-        let select = select.text(app).text(user);
-        let rows = select.number(max_rows as u64).all(self.connection).await?;
+        let select = Columns::new(sql).text(id).text(app).text(user).number(max_rows as u64);
+        let rows = select.all(self.connection).await?;
         rows.iter().map(|row| Ok(record(row)?.info)).collect()
     }
 
@@ -84,27 +102,55 @@ impl Rows for Reader<'_> {
         after: Option<&ListKey>,
         max_rows: usize,
     ) -> Result<Vec<Result<SessionRecord, Error>>, Error> {
-        let rows = self.sessions_behind(query, after, max_rows).await?;
-        Ok(rows.iter().map(record).collect())
+        // No id is empty.
+        let (time, user, session) = match (after, query.order) {
+            (Some((time, user, session)), _) => (*time, user.as_str(), session.as_str()),
+            (None, SessionOrder::LeastRecent) => (Time::from_stored(i64::MIN, 0), "", ""),
+            (None, SessionOrder::MostRecent) => (Time::LAST, "", ""),
+        };
+        // Of one user all have the same user id.
+        let user = query.user_id.as_ref().map_or(user, UserId::as_str);
+        let select = Columns::new(select_list(query)).text(&query.app_name).time(time).text(user);
+        let select = select.text(session).number(max_rows as u64);
+        Ok(select.all(self.connection).await?.iter().map(record).collect())
     }
 
     async fn addresses(
         &self,
         app_name: Option<&AppName>,
-        range: (&SessionKey, &SessionKey),
+        (after, up_to): (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> Result<Vec<(SessionKey, Option<Time>)>, Error> {
-        let rows = self.addresses_behind(app_name, range, max_rows).await?;
+        let (behind, order) = match app_name {
+            None => ("(app_name, user_id, session_id) > ($1, $2, $3)", "app_name, user_id"),
+            Some(_) => ("app_name = $1 AND (user_id, session_id) > ($2, $3)", "user_id"),
+        };
+        let sql = format!(
+            "SELECT app_name, user_id, session_id, expire_secs, expire_nanos FROM session
+             WHERE {behind} AND (app_name, user_id) <= ($4, $5)
+             ORDER BY {order}, session_id LIMIT $6"
+        );
+        let select = Columns::new(sql).address(after).text(&up_to.app_name).text(&up_to.user_id);
+        let rows = select.number(max_rows as u64).all(self.connection).await?;
         rows.iter().map(|row| Ok((address(row)?, optional_time(row, 3)?))).collect()
     }
 
     async fn scopes(
         &self,
         app_name: Option<&AppName>,
-        after: (&AppName, &UserId),
+        (after, user): (&AppName, &UserId),
         max_rows: usize,
     ) -> Result<Vec<(AppName, UserId, usize)>, Error> {
-        let rows = self.scopes_behind(app_name, after, max_rows).await?;
+        let (behind, order) = match app_name {
+            None => ("(app_name, user_id) > ($1, $2)", "app_name, user_id"),
+            Some(_) => ("app_name = $1 AND user_id > $2", "user_id"),
+        };
+        let sql = format!(
+            "SELECT app_name, user_id, state_bytes FROM scope
+             WHERE {behind} ORDER BY {order} LIMIT $3"
+        );
+        let select = Columns::new(sql).text(after).text(user).number(max_rows as u64);
+        let rows = select.all(self.connection).await?;
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, bytes(row, 2)?))).collect()
     }
 
@@ -112,7 +158,8 @@ impl Rows for Reader<'_> {
         let mut heads = vec![ScopeHead::default(); shared.len()];
         for row in Columns::new(READ_HEADS).scopes(shared.iter()).all(self.connection).await? {
             let (version, base) = (number(&row, 1)?, number(&row, 2)?);
-            heads[place(&row)?] = ScopeHead { version, base, state_bytes: bytes(&row, 3)? };
+            heads[asked(&row, shared.len())?] =
+                ScopeHead { version, base, state_bytes: bytes(&row, 3)? };
         }
         Ok(heads)
     }
@@ -120,10 +167,10 @@ impl Rows for Reader<'_> {
     async fn states(&self, nodes: &[Node]) -> Result<Vec<Vec<StateEntry>>, Error> {
         let mut states = vec![Vec::new(); nodes.len()];
         for row in Columns::new(READ_STATES).nodes(nodes.iter()).all(self.connection).await? {
-            let place = place(&row)?;
-            let key = StateKey::in_scope(nodes[place].kind(), row.try_get(1)?);
+            let at = asked(&row, nodes.len())?;
+            let key = StateKey::in_scope(nodes[at].kind(), row.try_get(1)?);
             let (value, version) = (row::value(&row, 2)?, number(&row, 3)?);
-            states[place].push(StateEntry { key, value, version });
+            states[at].push(StateEntry { key, value, version });
         }
         for state in &mut states {
             state.sort_unstable_by(|a, b| a.key.name().cmp(b.key.name()));
@@ -136,7 +183,7 @@ impl Rows for Reader<'_> {
             .nodes(keys.iter().map(|(node, _)| *node))
             .texts(keys.iter().map(|(_, key)| key.name()));
         let entry = |row: &Row| {
-            let (_, key) = keys[place(row)?];
+            let (_, key) = keys[asked(row, keys.len())?];
             let (value, version) = (row::value(row, 1)?, number(row, 2)?);
             Ok(StateEntry { key: key.clone(), value, version })
         };
@@ -190,8 +237,6 @@ impl Rows for Reader<'_> {
         session: &Node,
         wanted: &[Sequence],
     ) -> Result<Vec<EventHead>, Error> {
-        let columns = "sequence, invocation_id, author, event_secs, event_nanos, \
-            commit_secs, commit_nanos, app_version, user_version";
         let head = |row: &Row| {
             Ok(EventHead {
                 sequence: number(row, 0)?,
@@ -202,7 +247,8 @@ impl Rows for Reader<'_> {
                 versions: ScopeVersions { application: number(row, 7)?, user: number(row, 8)? },
             })
         };
-        until_damage(rows(self.connection, session, columns, wanted, None).await?.iter().map(head))
+        let found = rows(self.connection, session, EVENT_HEAD_COLUMNS, wanted, None).await?;
+        until_damage(found.iter().map(head))
     }
 
     async fn events(
@@ -211,9 +257,8 @@ impl Rows for Reader<'_> {
         wanted: &[Sequence],
         max_bytes: usize,
     ) -> Result<Vec<Event>, Error> {
-        let max_bytes = Some(max_bytes);
-        let found = rows(self.connection, session, EVENT_COLUMNS, wanted, max_bytes).await?;
-        until_damage(found.iter().map(|row| row::event(row, 0, false)))
+        let found = rows(self.connection, session, EVENT_COLUMNS, wanted, Some(max_bytes)).await?;
+        until_damage(found.iter().map(|row| row::event(row, 0)))
     }
 
     async fn changes(
@@ -223,20 +268,36 @@ impl Rows for Reader<'_> {
         except: Option<Incarnation>,
         max_bytes: usize,
     ) -> Result<Vec<ScopeLogRow>, Error> {
-        let columns = match node.kind() {
-            ScopeKind::Session => format!("sequence, {CHANGE_COLUMNS}"),
-            _ => format!(
-                "version, {CHANGE_COLUMNS}, source, source_user, source_session, source_sequence"
-            ),
-        };
-        let found = rows(self.connection, node, &columns, wanted, Some(max_bytes)).await?;
+        let columns = change_columns(node.kind());
+        let found = rows(self.connection, node, columns, wanted, Some(max_bytes)).await?;
         until_damage(found.iter().map(|row| change(row, node, except)))
     }
 }
 
+/// The sessions of a list behind a place. Ties ascend in either order.
+fn select_list(query: &SessionsQuery) -> String {
+    let (user, ties, after) = match query.user_id {
+        None => ("", "l.user_id, l.session_id", "($4, $5)"),
+        Some(_) => ("AND l.user_id = $4", "l.session_id", "$5"),
+    };
+    let (behind, direction) = match query.order {
+        SessionOrder::LeastRecent => (">", "ASC"),
+        SessionOrder::MostRecent => ("<", "DESC"),
+    };
+    let time = "(l.last_event_secs, s.last_event_nanos)";
+    let columns = SESSION_COLUMNS.replace(", ", ", s.");
+    format!(
+        "SELECT s.{columns} FROM session_list l
+         JOIN session s ON s.app_name = l.app_name AND s.user_id = l.user_id
+             AND s.session_id = l.session_id
+         WHERE l.app_name = $1 {user} AND l.last_event_secs {behind}= $2
+             AND ({time} {behind} ($2, $3) OR {time} = ($2, $3) AND ({ties}) > {after})
+         ORDER BY l.last_event_secs {direction}, s.last_event_nanos {direction}, {ties} LIMIT $6"
+    )
+}
+
 fn record(row: &Row) -> Result<SessionRecord, Error> {
-    let row::Found { info, state_bytes, .. } = row::session(row, 0)?;
-    Ok(SessionRecord { info, state_bytes })
+    Ok(row::session(row)?.record)
 }
 
 fn change(row: &Row, node: &Node, except: Option<Incarnation>) -> Result<ScopeLogRow, Error> {
@@ -263,13 +324,4 @@ fn source(row: &Row, node: &Node) -> Result<Option<Source>, Error> {
     };
     let incarnation = Incarnation(incarnation.cast_unsigned());
     Ok(Some(Source { key, incarnation, sequence: number(row, 9)? }))
-}
-
-/// The place of a row's node or key in the list that was asked for.
-fn place(row: &Row) -> Result<usize, Error> {
-    Ok(usize::try_from(row.try_get::<i64>(0)? - 1).unwrap_or(usize::MAX))
-}
-
-fn bytes(row: &Row, at: usize) -> Result<usize> {
-    Ok(usize::try_from(number(row, at)?).unwrap_or(usize::MAX))
 }

@@ -82,7 +82,7 @@ async fn a_transaction_that_its_writer_left_ends() {
 /// The process that serves a writer's connection.
 async fn backend(writer: &mut Writer) -> i32 {
     let connection = writer.connection().as_ref().unwrap();
-    connection.one("SELECT pg_backend_pid()", &[]).await.unwrap().unwrap().try_get(0).unwrap()
+    connection.one("SELECT pg_backend_pid()").await.unwrap().unwrap().try_get(0).unwrap()
 }
 
 /// Ends a connection, as a failure of the database would.
@@ -105,6 +105,28 @@ async fn a_connection_that_is_lost_before_the_commit_is_replaced() {
     let answer = commit_one(&fixture, &mut writer, Request::Append(one("s", "1", &[]))).await;
     assert!(matches!(answer, Ok(Answer::Appended(appended)) if !appended.events[0].replayed));
     assert_eq!(events(&fixture).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_of_the_past_is_tried_again_after_a_lost_connection_only() {
+    let Some(fixture) = Fixture::with(soon).await else { return };
+    let mut writer = with_session(&fixture).await;
+    commit_one(&fixture, &mut writer, Request::Append(one("s", "1", &[]))).await.unwrap();
+    let holder = fixture.shared.connect().await.unwrap();
+    let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE snapshot";
+    holder.batch(lock).await.unwrap();
+    let request = Request::Rewind(rewind("s", 1));
+    let needs = [needs(&request)];
+    let timed_out = writer.load(&needs).await.unwrap_err();
+    assert!(matches!(timed_out, Failure::Error(Error::StoreUnavailable(_))), "{timed_out:?}");
+    let pid = backend(&mut writer).await;
+    let waiting = format!("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = {pid}");
+    let lose = async {
+        while fixture.count(&waiting).await == 0 {}
+        end(&fixture, pid).await;
+    };
+    let (lost, ()) = tokio::join!(writer.load(&needs), lose);
+    assert!(matches!(lost, Err(Failure::Again(_))), "{lost:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

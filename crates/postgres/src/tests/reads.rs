@@ -1,10 +1,7 @@
 //! What reads do in the database: no scan of a table, no sorting of a whole list.
 
 use super::{plans::scan_of, *};
-use crate::{
-    connect::connection::Connection,
-    read::{lists::STEADY, pool::Reader},
-};
+use crate::{connect::connection::Connection, read::rows::Reader};
 use sessiond_core::{
     domain::page::EventSelection,
     read::{HistoryRead, NamesRead, Read, SessionRead},
@@ -24,8 +21,7 @@ async fn no_statement_of_a_read_scans_a_table() {
     let Some(fixture) = Fixture::new().await else { return };
     live(&fixture, &mut fixture.writer()).await;
     let connection = fixture.shared.connect().await.unwrap();
-    let reader = Reader::new(&connection);
-    reader.begun(at(1)).unwrap();
+    let reader = Reader::at(&connection, at(1));
     read_events(&reader).await;
     read_state(&reader).await;
     list(&reader).await;
@@ -40,17 +36,16 @@ async fn no_statement_of_a_read_scans_a_table() {
 async fn a_list_of_sessions_sorts_ties_only() {
     let Some(fixture) = Fixture::new().await else { return };
     let connection = fixture.shared.connect().await.unwrap();
-    let reader = Reader::new(&connection);
-    reader.begun(at(1)).unwrap();
+    let reader = Reader::at(&connection, at(1));
     list(&reader).await;
     let sorts = async |connection: &Connection| {
         let plans = connection.plans().await.into_iter();
         let lists = plans.filter(|(sql, _)| sql.contains("FROM session_list"));
         lists.filter(|(_, plan)| plan.iter().any(|line| line.contains("->  Sort"))).count()
     };
-    // What the planner does without this, with the few rows of a test.
+    // What the planner does outside of a snapshot, with the few rows of a test.
     assert_ne!(sorts(&connection).await, 0);
-    connection.batch(&STEADY.replace("LOCAL ", "")).await.unwrap();
+    connection.begin_snapshot().await.unwrap();
     assert_eq!(sorts(&connection).await, 0);
 }
 
@@ -71,8 +66,7 @@ async fn sessions_of_one_second_are_listed_by_its_nanoseconds() {
         expected.push(id);
     }
     let connection = fixture.shared.connect().await.unwrap();
-    let reader = Reader::new(&connection);
-    reader.begun(at(1)).unwrap();
+    let reader = Reader::at(&connection, at(1));
     let ascending = listed(&reader, SessionOrder::LeastRecent).await;
     assert_eq!(ascending, expected);
     // Ties ascend in either order.

@@ -3,12 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::{
-        columns::{Columns, places},
-        node::Node,
-        prelude::*,
-        schema::PURGED,
-    },
+    super::{prelude::*, schema::PURGED},
     changed::{Changed, NodeChange},
     emptied, new_snapshots, sessions,
     stored::Stored,
@@ -17,6 +12,9 @@ use sessiond_core::commit::{
     ChangeSet, EventRow, FORK_LEASE_SECS, RequestRow, ScopeLogRow, SessionRow,
 };
 use sessiond_store::rows::{EVENT_COLUMNS, removed_text};
+
+/// The key of what a node has.
+const NODE: &str = "app_name, user_id, incarnation";
 
 const SCOPE_LOG: &str = "scope_log (app_name, user_id, version, commit_secs, commit_nanos, author,
     source, source_user, source_session, source_sequence, removed, set_json)";
@@ -32,10 +30,6 @@ const REQUESTS: &str = "request (app_name, user_id, incarnation, request_id, fin
 const TOMBSTONES: &str = "tombstone (app_name, user_id, incarnation, lease_secs)";
 const REPLACE_LEASE: &str =
     "ON CONFLICT (app_name, user_id, incarnation) DO UPDATE SET lease_secs = excluded.lease_secs";
-
-const DELETE_TOMBSTONES: &str = "
-DELETE FROM tombstone t USING unnest($1, $2, $3) AS k (app_name, user_id, incarnation)
-WHERE t.app_name = k.app_name AND t.user_id = k.user_id AND t.incarnation = k.incarnation";
 
 /// The statements of a change set, in the order in which they are executed. Pieces of forks and of removed sessions have their own.
 pub(super) fn statements<'a>(
@@ -58,22 +52,18 @@ pub(super) fn statements<'a>(
     of_events.extend(sessions::update(&old, changed, stored));
     of_events.extend(scopes(changed));
     of_events.push(state(changes, changed, stored)?);
-    of_events.retain(|statement| !statement.is_empty());
     // What most groups consist of is one statement.
-    if !of_events.is_empty() {
-        statements.push(Columns::together(of_events));
-    }
+    statements.push(Columns::together(of_events));
     statements.push(sessions::update_metadata(&old));
     statements.push(new_snapshots::bases(&changed.nodes));
     statements.push(new_snapshots::due(&changed.nodes));
     statements.push(requests(&changes.requests, changed)?);
     let nodes = changes.finished_forks.iter().map(|fork| changed.session(*fork));
     let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-    statements.push(Columns::new(DELETE_TOMBSTONES).nodes(nodes.into_iter()));
+    statements.push(Columns::delete("tombstone", NODE).nodes(nodes.into_iter()));
     let forks = new.iter().filter(|row| changes.finished_forks.contains(&row.info.incarnation));
     statements.push(new_snapshots::find_newest(forks.map(|row| &row.info.key)));
     statements.extend(emptied::statements(changes));
-    statements.retain(|statement| !statement.is_empty());
     Ok(statements)
 }
 
@@ -134,20 +124,11 @@ fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Columns<'a
         .numbers(markers.iter().map(|(.., to)| *to)))
 }
 
-fn update_scopes() -> String {
-    let columns = "app_name, user_id, version, base, state_bytes, snapshot_version, changed_bytes";
-    format!(
-        "UPDATE scope s SET version = k.version, base = k.base, state_bytes = k.state_bytes,
-             snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes
-         FROM ({}) AS k WHERE s.app_name = k.app_name AND s.user_id = k.user_id",
-        places(columns)
-    )
-}
-
 /// The rows of applications and users, and of their logs.
 fn scopes<'a>(changed: &'a Changed<'a>) -> [Columns<'a>; 2] {
     let wide: Vec<&NodeChange<'_>> = changed.wide().collect();
-    let update = Columns::new(update_scopes())
+    let columns = "version, base, state_bytes, snapshot_version, changed_bytes";
+    let update = Columns::update("scope", "app_name, user_id", columns)
         .scopes(wide.iter().map(|it| &it.node))
         .numbers(wide.iter().map(|it| it.change.version))
         .numbers(wide.iter().map(|it| it.change.base))
@@ -193,10 +174,9 @@ fn state<'a>(
     for fork in &changes.finished_forks {
         // What the source had removed, so that the fork's snapshots know it as well.
         let node = changed.session(*fork)?;
-        let row = changes.sessions.get(fork).and_then(|row| row.info.forked_from.as_ref());
-        let source = row.and_then(|origin| Some((stored.at(&origin.key)?, origin.sequence)));
-        let removed =
-            source.and_then(|(found, at)| stored.removed.get(&(found.info.incarnation, at)));
+        let origin = changes.sessions.get(fork).and_then(|row| row.info.forked_from.as_ref());
+        let source = origin.map(|origin| (origin.key.clone(), origin.sequence));
+        let removed = source.and_then(|source| stored.removed.get(&source));
         // A key that an event of this very group set is in the state already.
         let own = changes.scopes.get(&sessiond_core::commit::ScopeKey::Session(*fork));
         let is_set = |name: &str| own.is_some_and(|own| own.state.contains_key(name));

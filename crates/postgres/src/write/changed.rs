@@ -3,7 +3,7 @@
 use std::{collections::HashMap, convert::Infallible};
 
 use super::{
-    super::{node::Node, prelude::*, row::Snapshots},
+    super::{prelude::*, row::Snapshots},
     stored::Stored,
 };
 use sessiond_core::commit::{ChangeSet, EventRow, ScopeChange, ScopeKey};
@@ -29,7 +29,7 @@ pub(super) struct Changed<'a> {
 impl<'a> Changed<'a> {
     pub(super) fn of(changes: &'a ChangeSet, stored: &Stored) -> Result<Self, Error> {
         let new = changes.sessions.values().map(|row| &row.info).chain(&changes.removed);
-        let infos = stored.sessions.values().map(|found| &found.info).chain(new);
+        let infos = stored.sessions.values().map(|found| &found.record.info).chain(new);
         let infos = infos.map(|info| (info.incarnation, &info.key));
         let begun = changes.begun_forks.iter().map(|(fork, key)| (*fork, key));
         let sessions = infos.chain(begun).map(|(it, key)| (it, Node::session(key, it))).collect();

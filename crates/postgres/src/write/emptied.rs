@@ -1,18 +1,12 @@
 //! Applications and users that have become empty: listed for a sweep, and removed.
 
-use super::super::{columns::Columns, node::Node};
+use super::super::prelude::*;
 use sessiond_core::commit::{ChangeSet, ScopeKey};
 
 const LIST: &str = "emptied (app_name, user_id)";
 const LISTED: &str = "ON CONFLICT (app_name, user_id) DO NOTHING";
 
-const UNLIST: &str = "
-DELETE FROM emptied e USING unnest($1, $2) AS k (app_name, user_id)
-WHERE e.app_name = k.app_name AND e.user_id = k.user_id";
-
-const END: &str = "
-DELETE FROM scope s USING unnest($1, $2) AS k (app_name, user_id)
-WHERE s.app_name = k.app_name AND s.user_id = k.user_id";
+const KEY: &str = "app_name, user_id";
 
 const ENDED: &str = "ended_scope (app_name, user_id, through)";
 
@@ -24,10 +18,10 @@ pub(super) fn statements(changes: &ChangeSet) -> Vec<Columns<'_>> {
     let gone = ended.iter().map(|(key, _)| key);
     let written = ended.iter().filter(|(_, version)| *version > 0);
     let mut statements = vec![
-        names(Columns::new(UNLIST), looked_at.iter().chain(gone.clone())),
+        names(Columns::delete("emptied", KEY), looked_at.iter().chain(gone.clone())),
         // Then, because the end of a user lists its application again.
         names(Columns::insert(LIST, LISTED), emptied.iter()),
-        names(Columns::new(END), gone),
+        names(Columns::delete("scope", KEY), gone),
         names(Columns::insert(ENDED, ""), written.clone().map(|(key, _)| key))
             .numbers(written.clone().map(|(_, version)| *version)),
     ];

@@ -2,22 +2,17 @@
 
 use super::{
     super::{
-        node::Node,
         prelude::*,
-        row::{self, Found, Snapshots, Value, number},
+        row::{self, Snapshots, Value, asked, bytes, number},
         schema::WIDE,
     },
     needed::{Needed, Place},
-    stored::{Stored, scope_key},
+    stored::Stored,
 };
-use sessiond_core::commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState};
-
-/// What a row is about, which its first column counts from 1.
-fn asked<'n, T>(row: &Row, of: &'n [T]) -> Result<&'n T, Error> {
-    let at = usize::try_from(number(row, 0)?).unwrap_or(usize::MAX);
-    let not_asked = || Error::internal("the database answered what was not asked");
-    at.checked_sub(1).and_then(|at| of.get(at)).ok_or_else(not_asked)
-}
+use sessiond_core::{
+    commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState},
+    read::SessionRecord,
+};
 
 /// The scope at an address. Of a session: `None` if there is none, and also if it was made after the address was locked.
 fn scope_at(place: &Place, loaded: &Loaded) -> Option<ScopeKey> {
@@ -37,8 +32,8 @@ pub(super) fn sessions(
 ) -> Result<(), Error> {
     loaded.addresses.extend(needed.sessions.iter().map(|key| (key.clone(), None)));
     for row in rows {
-        let found = row::session(row, 0)?;
-        let Found { info, state_bytes, .. } = &found;
+        let found = row::session(row)?;
+        let SessionRecord { info, state_bytes } = &found.record;
         let own = ScopeState::new(info.last_sequence, *state_bytes);
         let session = SessionState { info: info.clone(), own, markers: Vec::new() };
         loaded.addresses.insert(info.key.clone(), Some(info.incarnation));
@@ -55,18 +50,17 @@ pub(super) fn scopes(
     loaded: &mut Loaded,
     stored: &mut Stored,
 ) -> Result<(), Error> {
-    let without_row = needed.visible.iter().map(|node| (scope_key(node), ScopeState::new(0, 0)));
+    let without_row = needed.visible.iter().map(|node| (node.key(), ScopeState::new(0, 0)));
     loaded.scopes.extend(without_row);
     for row in rows.into_iter().flatten() {
         let (app_name, user_id, incarnation) = (row.try_get(0)?, row.try_get(1)?, WIDE);
         let node = Node { app_name, user_id, incarnation };
-        let state_bytes = usize::try_from(number(row, 3)?).unwrap_or(usize::MAX);
-        let state = ScopeState::new(number(row, 2)?, state_bytes);
+        let state = ScopeState::new(number(row, 2)?, bytes(row, 3)?);
         if needed.scopes.contains(&node) {
             let snapshots = Snapshots { newest: number(row, 4)?, changed_bytes: number(row, 5)? };
-            stored.scopes.insert(scope_key(&node), snapshots);
+            stored.scopes.insert(node.key(), snapshots);
         }
-        loaded.scopes.insert(scope_key(&node), ScopeState { base: number(row, 6)?, ..state });
+        loaded.scopes.insert(node.key(), ScopeState { base: number(row, 6)?, ..state });
     }
     Ok(())
 }
@@ -79,7 +73,7 @@ pub(super) fn keys(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Re
         state.map(|state| state.keys.insert((*name).into(), None));
     }
     for row in rows {
-        let (place, name) = asked(row, &keys)?;
+        let (place, name) = keys[asked(row, keys.len())?];
         let value: Option<Value> = row.try_get(2)?;
         let version = number(row, 3)?;
         let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
@@ -98,7 +92,7 @@ pub(super) fn whole(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> R
         }
     }
     for row in rows {
-        let key = scope_at(asked(row, &places)?, loaded);
+        let key = scope_at(places[asked(row, places.len())?], loaded);
         let Some(state) = key.and_then(|key| loaded.scope_mut(&key)) else { continue };
         let version = number(row, 3)?;
         match row.try_get::<Option<&str>>(1)? {
@@ -128,8 +122,8 @@ pub(super) fn events(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> 
     let keys: Vec<Option<(Incarnation, EventId)>> = needed.events.iter().map(key).collect();
     loaded.events.extend(keys.iter().flatten().map(|key| (key.clone(), None)));
     for row in rows {
-        let Some(key) = asked(row, &keys)? else { continue };
-        let (event, fingerprint) = (row::event(row, 1, false)?, row::event_fingerprint(row, 1)?);
+        let Some(key) = &keys[asked(row, keys.len())?] else { continue };
+        let (event, fingerprint) = (row::event(row, 1)?, row::event_fingerprint(row, 1)?);
         let found = EventRow { incarnation: key.0, event: event.into(), fingerprint };
         loaded.events.insert(key.clone(), Some(found));
     }
@@ -145,7 +139,7 @@ pub(super) fn requests(
     let keys: Vec<Option<(ScopeKey, RequestId)>> = needed.requests.iter().map(key).collect();
     loaded.requests.extend(keys.iter().flatten().map(|key| (key.clone(), None)));
     for row in rows {
-        let Some(key) = asked(row, &keys)? else { continue };
+        let Some(key) = &keys[asked(row, keys.len())?] else { continue };
         loaded.requests.insert(key.clone(), Some(row::fingerprint(row, 1)?));
     }
     Ok(())

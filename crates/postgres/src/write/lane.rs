@@ -1,44 +1,67 @@
 //! A lane: a thread that takes the requests that wait and executes them as one group.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
+use tokio::sync::Notify;
 use tracing::error;
 
 use super::{
     super::{prelude::*, shared::Shared},
     disk,
-    inbox::Inbox,
     writer::Writer,
 };
-use sessiond_store::group::{GROUP_BYTES, Submission, execute, refuse};
+use sessiond_store::{
+    group::{GROUP_BYTES, Submission, execute, refuse},
+    queue::Queue,
+};
+
+/// The bounded queue of a lane.
+pub(in super::super) struct Inbox {
+    pub(in super::super) queue: Queue<Submission>,
+    /// Keeps one permit, so that what is pushed before the lane waits is not missed.
+    pub(super) filled: Notify,
+}
+
+impl Inbox {
+    /// Accepts or refuses a request of this size.
+    pub(super) fn push(&self, request: Submission, bytes: usize) -> Result<(), Error> {
+        self.queue.push(request, bytes)?;
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Moves what is there into a group, and waits for a request unless the group has some already. Returns false once the queue is closed
+    /// and empty.
+    async fn take(&self, group: &mut Vec<Submission>, max_requests: usize) -> bool {
+        loop {
+            let more = self.queue.take(group, max_requests, GROUP_BYTES, false);
+            if !more || !group.is_empty() {
+                return more;
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.queue.close();
+        self.filled.notify_one();
+    }
+}
 
 pub(super) struct Lane {
-    shared: Arc<Shared>,
-    inbox: Arc<Inbox<Submission>>,
-    writer: Writer,
+    pub(super) shared: Arc<Shared>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) writer: Writer,
 }
 
 impl Lane {
-    /// `commits` counts those of all lanes.
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        inbox: Arc<Inbox<Submission>>,
-        commits: Arc<AtomicU64>,
-    ) -> Self {
-        let writer = Writer::new(Arc::clone(&shared), commits);
-        Self { shared, inbox, writer }
-    }
-
     /// Serves until the queue is closed and empty.
     pub(super) async fn run(mut self) {
         let max = self.shared.options.group_requests.max(1);
         let mut group = Vec::new();
         // Requests that are left, to be loaded again, are the first of the next group.
-        while self.inbox.take(&mut group, max, GROUP_BYTES).await || !group.is_empty() {
+        while self.inbox.take(&mut group, max).await || !group.is_empty() {
             self.serve(&mut group).await;
         }
         self.writer.close().await;

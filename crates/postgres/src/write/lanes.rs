@@ -6,25 +6,28 @@ use std::{
     thread,
 };
 
-use tokio::{runtime, sync::oneshot};
+use tokio::{
+    runtime,
+    sync::{Notify, oneshot},
+};
 use tracing::error;
 
 use super::{
     super::{prelude::*, shared::Shared},
-    inbox::Inbox,
-    lane::Lane,
+    lane::{Inbox, Lane},
     routes::Routes,
+    writer::Writer,
 };
 use sessiond_core::commit::{Answer, Request};
 use sessiond_store::{
     RequestContext,
     group::{Submission, abandoned},
-    queue::{WRITE_BYTES, WRITES_FULL},
+    queue::{Queue, WRITE_BYTES, WRITES_FULL},
 };
 
 /// Dropping it completes what was accepted, without waiting for that. [`Lanes::close`] waits.
 pub(in super::super) struct Lanes {
-    inboxes: Vec<Arc<Inbox<Submission>>>,
+    inboxes: Vec<Arc<Inbox>>,
     routes: Arc<Routes>,
     /// Each receives when the thread of a lane has ended, and nothing if the lane panicked.
     ends: Mutex<Vec<oneshot::Receiver<()>>>,
@@ -39,15 +42,16 @@ impl Lanes {
         let max_requests = shared.options.queue_requests.div_ceil(count);
         let waits = &shared.options.metrics.writes.queue_wait;
         let inbox = || {
-            let bytes = WRITE_BYTES / count;
-            Arc::new(Inbox::new(max_requests, bytes, WRITES_FULL, waits.clone()))
+            let queue = Queue::new(max_requests, WRITE_BYTES / count, WRITES_FULL, waits.clone());
+            Arc::new(Inbox { queue, filled: Notify::new() })
         };
         let inboxes = std::iter::repeat_with(inbox).take(count).collect();
         let lanes = Self { inboxes, routes: Routes::new(count), ends: Mutex::default() };
         let commits = Arc::new(AtomicU64::new(0));
         let mut ends = Vec::with_capacity(count);
         for (at, inbox) in lanes.inboxes.iter().enumerate() {
-            let lane = Lane::new(Arc::clone(shared), Arc::clone(inbox), Arc::clone(&commits));
+            let writer = Writer::new(Arc::clone(shared), Arc::clone(&commits));
+            let lane = Lane { shared: Arc::clone(shared), inbox: Arc::clone(inbox), writer };
             // A runtime of its own: in that of the server the next group would hold its locks while the lane waits behind the calls that
             // it has just answered.
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -64,7 +68,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    pub(in super::super) fn inboxes(&self) -> &[Arc<Inbox<Submission>>] {
+    pub(in super::super) fn inboxes(&self) -> &[Arc<Inbox>] {
         &self.inboxes
     }
 

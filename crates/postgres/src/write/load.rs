@@ -4,19 +4,18 @@
 
 use super::{
     super::{
-        columns::{Columns, Step, pipeline, step},
-        connect::{clock, connection::Connection},
-        node::Node,
+        columns::{pipeline, step},
+        connect::clock::{DATABASE_TIME, DatabaseClock, database_time},
         prelude::*,
         row::SESSION_COLUMNS,
     },
     fill,
     needed::Needed,
     rare,
-    stored::{Stored, scope_key},
+    stored::Stored,
 };
 use sessiond_core::commit::{Loaded, Needs};
-use sessiond_store::rows::EVENT_COLUMNS;
+use sessiond_store::{Clock as _, group::Failure, rows::EVENT_COLUMNS};
 
 const READ_SCOPES: &str = "
 SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes, s.base
@@ -40,17 +39,6 @@ const AT: &str = "x.app_name = k_app AND x.user_id = k_user AND x.session_id = k
 const OF_NODE: &str = "s.app_name = k_app AND s.user_id = k_user
     AND s.incarnation = CASE k_session WHEN '' THEN 0 ELSE x.incarnation END";
 
-/// The statements of a group, with the places of their answers.
-const SESSIONS: usize = 0;
-const SCOPES: usize = 1;
-const OBSERVED: usize = 2;
-const KEYS: usize = 3;
-const WHOLE: usize = 4;
-const MARKERS: usize = 5;
-const EVENTS: usize = 6;
-const REQUESTS: usize = 7;
-const TIME: usize = 8;
-
 /// The statements that lock, and read what is not locked.
 fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
     let lock_sessions = format!(
@@ -60,14 +48,14 @@ fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
     );
     let lock_sessions = Columns::new(lock_sessions).addresses(needed.sessions.iter());
     [
-        Columns::together(vec![record, lock_sessions]),
+        Columns::together([record, lock_sessions]),
         Columns::new(format!("{READ_SCOPES} {LOCKED_SCOPES}")).scopes(needed.scopes.iter()),
         Columns::new(READ_SCOPES).scopes(needed.visible.difference(&needed.scopes)),
     ]
 }
 
 /// The statements that read what is locked by then, and the time, which is not before that of any commit whose changes are seen.
-fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 6] {
+fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
     let keys = format!(
         "SELECT k_at, s.name, s.value, s.version
          FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (k_app, k_user, k_session, k_name, k_at)
@@ -82,12 +70,6 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 6] {
          UNION ALL
          SELECT k_at, s.name, s.value, s.version
          FROM k LEFT JOIN session x ON {AT} JOIN state s ON {OF_NODE} WHERE s.value IS NOT NULL"
-    );
-    let markers = format!(
-        "SELECT m.incarnation, m.sequence, m.rewind_to
-         FROM unnest($1, $2, $3) AS k (k_app, k_user, k_session) JOIN session x ON {AT}
-         JOIN marker m ON m.app_name = k_app AND m.user_id = k_user AND m.incarnation = x.incarnation
-         ORDER BY m.incarnation, m.sequence"
     );
     let events = format!(
         "SELECT k_at, {EVENT_COLUMNS}
@@ -105,34 +87,26 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 6] {
             .addresses(needed.keys.iter().map(|(place, _)| place))
             .texts(needed.keys.iter().map(|(_, name)| *name)),
         Columns::new(whole).addresses(needed.whole.iter()),
-        Columns::new(markers).addresses(needed.sessions.iter()),
         Columns::new(events)
             .addresses(needed.events.iter().map(|(key, _)| key))
             .texts(needed.events.iter().map(|(_, id)| *id)),
         Columns::new(requests)
             .addresses(needed.requests.iter().map(|(place, _)| place))
             .texts(needed.requests.iter().map(|(_, id)| *id)),
-        Columns::new(clock::DATABASE_TIME),
+        Columns::new(DATABASE_TIME),
     ]
 }
 
-/// The beginning of a transaction: whose it is, and the time if it is not the database's.
-pub(super) struct Opening<'a> {
-    /// The statement that records the number of the commit.
-    pub(super) record: Columns<'a>,
-    pub(super) set_time: Option<Time>,
-    /// The time about, to look for what may have expired.
-    pub(super) about: Time,
-}
-
-/// Begins a transaction, locks what a group changes and loads what it needs.
+/// Begins a transaction, locks what a group changes and loads what it needs. `record` records the number of the transaction.
 pub(super) async fn load(
     connection: &Connection,
     needs: &[Needs<'_>],
-    opening: Opening<'_>,
+    record: Columns<'_>,
+    clock: &DatabaseClock,
     loaded: &mut Loaded,
-) -> Result<Stored> {
-    let Opening { record, set_time, about } = opening;
+) -> Result<Stored, Failure> {
+    // To look for what may have expired.
+    let about = clock.now();
     let is_sweep = needs.iter().any(|needs| needs.sweep);
     let swept = match is_sweep {
         true => rare::look_up_swept(connection, about).await?,
@@ -142,19 +116,17 @@ pub(super) async fn load(
     needed.sessions.extend(swept.expired.iter().cloned());
     needed.scopes.extend(swept.emptied.iter().cloned());
     needed.visible.extend(swept.emptied.iter().cloned());
-    let answers = read(connection, &needed, record).await?;
-    let time = answers[TIME].first().map(clock::database_time).transpose()?;
-    let no_time = || Error::internal("the database told no time");
-    loaded.now = set_time.or(time).ok_or_else(no_time)?;
+    let [sessions, scopes, observed, keys, whole, events, requests, time] =
+        read(connection, &needed, record).await?;
+    loaded.now = clock.observe(database_time(time.first())?);
     let mut stored = Stored::default();
-    fill::sessions(&answers[SESSIONS], &needed, loaded, &mut stored)?;
-    fill::scopes([&answers[SCOPES], &answers[OBSERVED]], &needed, loaded, &mut stored)?;
-    fill::keys(&answers[KEYS], &needed, loaded)?;
-    fill::whole(&answers[WHOLE], &needed, loaded)?;
-    fill::markers(&answers[MARKERS], loaded)?;
-    fill::events(&answers[EVENTS], &needed, loaded)?;
-    fill::requests(&answers[REQUESTS], &needed, loaded)?;
-    let is_new = |node: &Node| loaded.scope(&scope_key(node)).is_none_or(|it| it.version == 0);
+    fill::sessions(&sessions, &needed, loaded, &mut stored)?;
+    fill::scopes([&scopes, &observed], &needed, loaded, &mut stored)?;
+    fill::keys(&keys, &needed, loaded)?;
+    fill::whole(&whole, &needed, loaded)?;
+    fill::events(&events, &needed, loaded)?;
+    fill::requests(&requests, &needed, loaded)?;
+    let is_new = |node: &Node| loaded.scope(&node.key()).is_none_or(|it| it.version == 0);
     if needed.scopes.iter().any(is_new) {
         loaded.version_floor = rare::read_version_floor(connection).await?;
     }
@@ -165,27 +137,26 @@ pub(super) async fn load(
     Ok(stored)
 }
 
-/// Begins a transaction. Returns the answers of the statements. Those without a row to look for are not sent.
+/// Begins a transaction. Returns the answers of the statements.
 async fn read(
     connection: &Connection,
     needed: &Needed<'_>,
     record: Columns<'_>,
-) -> Result<Vec<Vec<Row>>> {
-    let statements: Vec<_> = locks(needed, record).into_iter().chain(reads(needed)).collect();
-    let sent = || statements.iter().filter(|statement| !statement.is_empty());
-    for statement in sent() {
+) -> Result<[Vec<Row>; 8]> {
+    let [sessions, scopes, observed] = locks(needed, record);
+    let [keys, whole, events, requests, time] = reads(needed);
+    let statements = [sessions, scopes, observed, keys, whole, events, requests, time];
+    for statement in &statements {
         statement.prepare(connection).await?;
     }
     let mut begin = Some(step(connection.begin()));
     loop {
         let is_first = begin.is_some();
-        let steps: Vec<Step<'_>> =
-            begin.take().into_iter().chain(sent().map(|it| it.all(connection))).collect();
-        let mut answers = pipeline(steps).await?.into_iter().skip(usize::from(is_first));
-        let answer = |it: &Columns<'_>| if it.is_empty() { None } else { answers.next() };
-        let answers: Vec<Vec<Row>> =
-            statements.iter().map(answer).map(Option::unwrap_or_default).collect();
-        if answers[SCOPES].len() == needed.scopes.len() {
+        let steps = begin.take().into_iter().chain(statements.iter().map(|it| it.all(connection)));
+        let mut answers = pipeline(steps.collect()).await?.into_iter().skip(usize::from(is_first));
+        let answers = statements.each_ref().map(|_| answers.next().unwrap_or_default());
+        let [_, scopes, ..] = &answers;
+        if scopes.len() == needed.scopes.len() {
             return Ok(answers);
         }
         // Few groups are the first to write to a scope, and this order is the same for all of them.

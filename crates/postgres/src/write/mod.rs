@@ -5,7 +5,6 @@ mod changed;
 pub(super) mod disk;
 mod emptied;
 mod fill;
-mod inbox;
 mod lane;
 pub(super) mod lanes;
 mod load;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{node::Node, prelude::*};
+use super::super::prelude::*;
 use sessiond_core::commit::{Address, Mode, Needs};
 
 /// The address of what has state. That of an application has no user and no session id, that of a user no session id.

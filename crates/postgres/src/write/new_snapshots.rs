@@ -1,7 +1,7 @@
 //! Writing snapshots, so that reads of the past go through few changes.
 
 use super::{
-    super::{columns::Columns, node::Node, prelude::*},
+    super::prelude::*,
     changed::{Changed, NodeChange},
 };
 use sessiond_core::commit::SessionRow;

@@ -1,9 +1,7 @@
 //! Long work in bounded pieces: copying a session into a fork, and removing the rows of a session that is gone.
 
 use super::{
-    super::{
-        columns::Columns, connect::connection::Connection, node::Node, prelude::*, schema::PURGED,
-    },
+    super::{prelude::*, schema::PURGED},
     changed::Changed,
     stored::Stored,
 };

@@ -1,24 +1,23 @@
 //! Loading what few groups need: the past, pieces of forks, and what a sweep removes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     super::{
-        columns::Columns,
-        connect::connection::Connection,
         log::rows,
-        node::Node,
         prelude::*,
-        read::pool::Reader,
-        row::{address, number},
+        read::rows::Reader,
+        row::{address, asked, number},
         schema::WIDE,
     },
-    stored::{Removed, Stored, scope_key},
+    fill,
+    stored::{Removed, Stored},
 };
 use sessiond_core::{
-    commit::{Address, Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS},
-    read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past},
+    commit::{Address, Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS, SessionState},
+    read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past, until_missing},
 };
+use sessiond_store::group::Failure;
 
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
@@ -56,61 +55,76 @@ fn node(row: &Row) -> Result<Node> {
     Ok(Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation })
 }
 
-/// Whether those that were looked up, and are locked, are in use or named by other rows.
-async fn read_emptied(
-    connection: &Connection,
-    looked_up: &[Node],
-    loaded: &mut Loaded,
-) -> Result<()> {
-    for node in looked_up {
-        let key = scope_key(node);
-        let used = match node.kind() {
-            ScopeKind::Application => {
-                "SELECT EXISTS (SELECT 1 FROM session WHERE app_name = $1)
-                     OR EXISTS (SELECT 1 FROM scope WHERE app_name = $1 AND user_id > $2)"
-            }
-            _ => "SELECT EXISTS (SELECT 1 FROM session WHERE app_name = $1 AND user_id = $2)",
-        };
-        let named =
-            "SELECT EXISTS (SELECT 1 FROM scope_log WHERE app_name = $1 AND source_user = $2)
-            OR EXISTS (SELECT 1 FROM request
-                WHERE app_name = $1 AND user_id = $2 AND incarnation = 0)";
-        let ask = async |sql: &'static str| {
-            let names = Columns::new(sql).text(&node.app_name).text(&node.user_id);
-            let rows = names.all(connection).await?;
-            rows.first().map_or(Ok(true), |row| row.try_get(0))
-        };
-        let (is_used, is_named) = (ask(used).await?, ask(named).await?);
-        loaded.emptied.push(Emptied { key, is_used, is_named });
-    }
-    Ok(())
-}
+/// Whether applications and users are in use, or named by other rows. Subqueries of one row: the planner could hash the whole table for
+/// an `EXISTS`.
+const EMPTIED: &str = "
+SELECT k_at, CASE k_user
+        WHEN '' THEN coalesce((SELECT 1 FROM session WHERE app_name = k_app LIMIT 1),
+            (SELECT 1 FROM scope WHERE app_name = k_app AND user_id > '' LIMIT 1))
+        ELSE (SELECT 1 FROM session WHERE app_name = k_app AND user_id = k_user LIMIT 1)
+    END IS NOT NULL,
+    coalesce((SELECT 1 FROM scope_log WHERE app_name = k_app AND source_user = k_user LIMIT 1),
+        (SELECT 1 FROM request WHERE app_name = k_app AND user_id = k_user AND incarnation = 0
+            LIMIT 1)) IS NOT NULL
+FROM unnest($1, $2) WITH ORDINALITY AS k (k_app, k_user, k_at) ORDER BY k_at";
+
+/// The markers of sessions.
+const MARKERS: &str = "
+SELECT m.incarnation, m.sequence, m.rewind_to
+FROM unnest($1, $2, $3) AS k (k_app, k_user, k_incarnation) JOIN marker m
+    ON m.app_name = k_app AND m.user_id = k_user AND m.incarnation = k_incarnation
+ORDER BY m.incarnation, m.sequence";
 
 pub(super) async fn read_version_floor(connection: &Connection) -> Result<Version> {
-    let row = connection.one("SELECT version_floor FROM meta WHERE id = 1", &[]).await?;
+    let row = connection.one("SELECT version_floor FROM meta WHERE id = 1").await?;
     row.map_or(Ok(0), |row| number(&row, 0))
 }
 
-/// Own states of the past, pieces of forks, and leases.
+/// Markers are read for the sessions whose decisions look at them: those that have an event already, and sources of forks. A session
+/// may have very many.
+async fn read_markers(
+    connection: &Connection,
+    needs: &[Needs<'_>],
+    loaded: &mut Loaded,
+) -> Result<()> {
+    let forked = needs.iter().filter(|needs| needs.fork.is_some()).filter_map(|needs| {
+        let Some(Address::Session(key)) = needs.address else { return None };
+        loaded.addresses.get(key).copied().flatten()
+    });
+    let replayed = loaded.events.iter().filter(|(_, found)| found.is_some());
+    let sessions: BTreeSet<Incarnation> = replayed.map(|((it, _), _)| *it).chain(forked).collect();
+    let sessions = sessions.iter().filter_map(|it| loaded.sessions.get(it));
+    let node = |session: &SessionState| Node::session(&session.info.key, session.info.incarnation);
+    let nodes: Vec<Node> = sessions.map(node).collect();
+    let markers = Columns::new(MARKERS).nodes(nodes.iter()).all(connection).await?;
+    Ok(fill::markers(&markers, loaded)?)
+}
+
+/// Markers, own states of the past, pieces of forks, and leases.
 pub(super) async fn read(
     connection: &Connection,
     needs: &[Needs<'_>],
     loaded: &mut Loaded,
     stored: &mut Stored,
-) -> Result<()> {
+) -> Result<(), Failure> {
+    read_markers(connection, needs, loaded).await?;
     for needs in needs {
         let Some(Address::Session(key)) = needs.address else { continue };
         let Some(session) = loaded.addresses.get(key).copied().flatten() else { continue };
         let last_sequence = loaded.sessions.get(&session).map_or(0, |it| it.info.last_sequence);
         if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {
-            let (past, removed) = read_past(connection, &Node::session(key, session), at).await?;
+            let node = Node::session(key, session);
+            let reader = Reader::at(connection, loaded.now);
+            let past = read_past(&reader, &node, at).await;
+            let (past, removed) = past.map_err(|error| connection.failure(error))?;
             loaded.past.insert((session, at), past);
-            stored.removed.insert((session, at), removed);
+            stored.removed.insert((key.clone(), at), removed);
         }
         if let Some((from, after, up_to)) = needs.copy {
             let wanted = first_of(&[(after, up_to)], false, PIECE_ROWS);
             let from = Node::session(key, from);
             let piece = rows(connection, &from, "sequence", &wanted, Some(PIECE_BYTES)).await?;
+            let piece = until_missing(piece, &wanted, |row| number(row, 0).unwrap_or_default())?;
             let end = piece.last().map_or(Ok(up_to), |row| number(row, 0))?;
             loaded.pieces.insert((from.incarnation, after), end);
         }
@@ -130,16 +144,15 @@ pub(super) async fn read(
 
 /// A session's own state as of an event, and the keys that were removed by then.
 async fn read_past(
-    connection: &Connection,
+    reader: &Reader<'_>,
     node: &Node,
     at: Sequence,
-) -> Result<(PastState, Removed)> {
-    let reader = Reader::new(connection);
+) -> Result<(PastState, Removed), Error> {
     let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
-    let head = event_heads(&reader, node, wanted).await?;
+    let head = event_heads(reader, node, wanted).await?;
     let times = head.first().map(|head| (head.event_time, head.commit_time));
     let (mut own, mut removed) = (PastState { state: BTreeMap::new(), times }, Vec::new());
-    for (name, (value, version)) in past(&reader, node, 0, at).await? {
+    for (name, (value, version)) in past(reader, node, 0, at).await? {
         match value {
             Some(value) => drop(own.state.insert(name, (value, version))),
             None => removed.push((name, version)),
@@ -156,10 +169,14 @@ pub(super) async fn read_swept(
     loaded: &mut Loaded,
     stored: &mut Stored,
 ) -> Result<()> {
-    let found = swept.expired.iter().filter_map(|key| stored.at(key));
-    let expired = found.filter(|found| found.info.expired(loaded.now));
-    loaded.expired = expired.map(|found| found.info.clone()).collect();
-    read_emptied(connection, &swept.emptied, loaded).await?;
+    let found = swept.expired.iter().filter_map(|key| loaded.addresses.get(key).copied().flatten());
+    let infos = found.filter_map(|it| Some(&loaded.sessions.get(&it)?.info));
+    loaded.expired = infos.filter(|info| info.expired(loaded.now)).cloned().collect();
+    for row in Columns::new(EMPTIED).scopes(swept.emptied.iter()).all(connection).await? {
+        let key = swept.emptied[asked(&row, swept.emptied.len())?].key();
+        let (is_used, is_named) = (row.try_get(1)?, row.try_get(2)?);
+        loaded.emptied.push(Emptied { key, is_used, is_named });
+    }
     let sql = "SELECT app_name, user_id, incarnation FROM tombstone WHERE lease_secs <= $1
         ORDER BY lease_secs LIMIT 1 FOR UPDATE SKIP LOCKED";
     let gone = Columns::new(sql).value(Type::INT8, loaded.now.secs()).all(connection).await?;
@@ -171,7 +188,7 @@ pub(super) async fn read_swept(
     }
     let sql = "SELECT app_name, user_id, 0::bigint, through FROM ended_scope
         LIMIT 1 FOR UPDATE SKIP LOCKED";
-    if let Some(row) = connection.one(sql, &[]).await? {
+    if let Some(row) = connection.one(sql).await? {
         stored.ended = Some((node(&row)?, number(&row, 3)?));
         loaded.tombstone = Some(WIDE);
     }

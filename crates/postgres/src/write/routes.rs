@@ -90,7 +90,7 @@ impl Drop for Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{node::Node, write::needed::Needed};
+    use crate::write::needed::Needed;
     use sessiond_core::domain::{delta::Delta, precondition::Condition};
     use sessiond_store::tests::{change, one, rewind, user_scope};
 

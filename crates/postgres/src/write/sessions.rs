@@ -1,28 +1,14 @@
 //! The rows of sessions, with the table beside them that lists them.
 
 use super::{
-    super::{
-        columns::{Columns, places},
-        prelude::*,
-        row::SESSION_COLUMNS,
-    },
+    super::{prelude::*, row::SESSION_COLUMNS},
     changed::Changed,
     stored::Stored,
 };
 use sessiond_core::commit::SessionRow;
 use sessiond_store::rows::labels_text;
 
-const DELETE_SESSIONS: &str = "
-DELETE FROM session s
-USING unnest($1, $2, $3, $4) AS k (app_name, user_id, session_id, incarnation)
-WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id
-    AND s.incarnation = k.incarnation";
-
-const DELETE_LIST: &str = "
-DELETE FROM session_list l
-USING unnest($1, $2, $3, $4) AS k (app_name, user_id, session_id, secs)
-WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
-    AND l.user_id = k.user_id AND l.session_id = k.session_id";
+const ADDRESS: &str = "app_name, user_id, session_id";
 
 const LIST: &str = "session_list (app_name, user_id, session_id, last_event_secs)";
 
@@ -32,36 +18,16 @@ FROM unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, new_s
 WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
 
-const UPDATE_METADATA: &str = "
-UPDATE session s SET expire_secs = k.expire_secs, expire_nanos = k.expire_nanos,
-    display_name = k.display_name, labels = k.labels
-FROM unnest($1, $2, $3, $4, $5, $6, $7)
-    AS k (app_name, user_id, session_id, expire_secs, expire_nanos, display_name, labels)
-WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id";
-
-/// What an event changes. No index has any of these columns.
-fn update_sessions() -> String {
-    let columns = "app_name, user_id, session_id, last_sequence, state_bytes, snapshot_version,
-        changed_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos";
-    format!(
-        "UPDATE session s SET last_sequence = k.last_sequence, state_bytes = k.state_bytes,
-             snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes,
-             last_event_secs = k.last_event_secs, last_event_nanos = k.last_event_nanos,
-             update_secs = k.update_secs, update_nanos = k.update_nanos
-         FROM ({}) AS k
-         WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id",
-        places(columns)
-    )
-}
-
 /// Deletes sessions. Those that the group made have no rows yet.
 pub(super) fn delete<'a>(removed: &[SessionInfo], stored: &'a Stored) -> Vec<Columns<'a>> {
     let found = removed.iter().filter_map(|info| stored.sessions.get(&info.incarnation));
-    let infos: Vec<&SessionInfo> = found.map(|found| &found.info).collect();
+    let infos: Vec<&SessionInfo> = found.map(|found| &found.record.info).collect();
     let infos = infos.iter().copied();
     let keys = infos.clone().map(|info| &info.key);
-    let sessions = Columns::new(DELETE_SESSIONS).addresses(keys.clone());
-    let listed = Columns::new(DELETE_LIST).addresses(keys);
+    let sessions =
+        Columns::delete("session", &format!("{ADDRESS}, incarnation")).addresses(keys.clone());
+    let listed =
+        Columns::delete("session_list", &format!("{ADDRESS}, last_event_secs")).addresses(keys);
     vec![
         sessions.numbers(infos.clone().map(|info| info.incarnation.0)),
         listed.signed(infos.map(|info| info.last_event_time.secs())),
@@ -103,7 +69,10 @@ pub(super) fn update<'a>(
 ) -> [Columns<'a>; 2] {
     let infos = rows.iter().map(|row| &row.info);
     let snapshots = infos.clone().map(|info| changed.snapshots_of(info.incarnation));
-    let update = Columns::new(update_sessions())
+    // No index has any of these columns.
+    let columns = "last_sequence, state_bytes, snapshot_version, changed_bytes,
+        last_event_secs, last_event_nanos, update_secs, update_nanos";
+    let update = Columns::update("session", ADDRESS, columns)
         .addresses(infos.clone().map(|info| &info.key))
         .numbers(infos.clone().map(|info| info.last_sequence))
         .numbers(rows.iter().map(|row| row.state_bytes as u64))
@@ -114,7 +83,7 @@ pub(super) fn update<'a>(
     let listed = |info: &SessionInfo| info.last_event_time.secs();
     let moved = rows.iter().map(|row| &row.info);
     let moved =
-        moved.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.info, info)));
+        moved.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.record.info, info)));
     let moved = moved.filter(|(before, info)| listed(before) != listed(info));
     let list = Columns::new(UPDATE_LIST)
         .addresses(moved.clone().map(|(_, info)| &info.key))
@@ -126,7 +95,7 @@ pub(super) fn update<'a>(
 /// Changes the rest of sessions that are there.
 pub(super) fn update_metadata<'a>(rows: &[&'a SessionRow]) -> Columns<'a> {
     let metadata = rows.iter().filter(|row| row.metadata).map(|row| &row.info);
-    Columns::new(UPDATE_METADATA)
+    Columns::update("session", ADDRESS, "expire_secs, expire_nanos, display_name, labels")
         .addresses(metadata.clone().map(|info| &info.key))
         .optional_times(metadata.clone().map(|info| info.expire_time))
         .texts(metadata.clone().map(|info| &info.display_name))

@@ -13,15 +13,14 @@ use tracing::debug;
 
 use super::{
     super::{
-        columns::{Columns, Step, pipeline, step},
-        connect::connection::Connection,
+        columns::{Step, pipeline, step},
         migrate::take_numbers,
         prelude::*,
         shared::Shared,
     },
     apply,
     changed::Changed,
-    load::{Opening, load},
+    load::load,
     pieces,
     stored::Stored,
 };
@@ -160,10 +159,8 @@ impl Writer {
             .value(Type::BYTEA, &self.id[..])
             .value(Type::INT8, self.transaction)
             .value(Type::INT8, about.secs());
-        let set_time = self.shared.clock.set.as_ref().map(|clock| clock.now());
-        let opening = Opening { record, set_time, about };
-        self.stored = load(connection, needs, opening, &mut self.loaded).await?;
-        self.shared.clock.observe(self.loaded.now);
+        let clock = &self.shared.clock;
+        self.stored = load(connection, needs, record, clock, &mut self.loaded).await?;
         Ok(())
     }
 
@@ -232,10 +229,10 @@ impl Writer {
         let connection = self.connect().await?;
         let read = async {
             connection.begin().await?;
-            let parameters = [(&&id[..] as _, Type::BYTEA), (&used_secs as _, Type::INT8)];
-            let row = connection.one(RECORDED, &parameters).await?;
+            let select = Columns::new(RECORDED).value(Type::BYTEA, &id[..]);
+            let rows = select.value(Type::INT8, used_secs).all(connection).await?;
             connection.batch(COMMIT).await?;
-            row.map_or(Ok(0), |row| row.try_get(0))
+            rows.first().map_or(Ok(0), |row| row.try_get(0))
         };
         let read: Result<Result<i64>, _> = timeout(limit, read).await;
         read.map_err(Cause::new)?.map_err(Cause::new)

@@ -72,7 +72,7 @@ pub struct Progress {
     pub part: Part,
     /// Rows of logs that this part has read.
     pub rows: u64,
-    /// Rows that this part will read. A damaged file may have more or fewer. `None`: nobody knows.
+    /// Rows that this part will read. A damaged file may have more or fewer. `None`: unknown.
     pub total: Option<u64>,
 }
 

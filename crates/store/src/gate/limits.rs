@@ -131,7 +131,7 @@ impl Watches {
         Self { what, limit, open: Arc::default() }
     }
 
-    fn open(&self, key: &str) -> Result<Place, Error> {
+    fn open(&self, key: &str) -> Result<Permit, Error> {
         let mut open = lock(&self.open);
         let count = open.get(key).copied().unwrap_or_default();
         if count >= self.limit.get() {
@@ -140,22 +140,22 @@ impl Watches {
         }
         open.insert(key.to_owned(), count + 1);
         drop(open);
-        Ok(Place { key: key.to_owned(), open: Arc::clone(&self.open) })
+        Ok(Permit { key: key.to_owned(), open: Arc::clone(&self.open) })
     }
 }
 
-/// The places of an open watch. Dropping it gives them back.
+/// The permits of an open watch. Dropping it releases them.
 pub struct WatchPlace {
-    _principal: Option<Place>,
-    _application: Option<Place>,
+    _principal: Option<Permit>,
+    _application: Option<Permit>,
 }
 
-struct Place {
+struct Permit {
     key: String,
     open: Arc<Open>,
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut open = lock(&self.open);
         if let Some(count) = open.get_mut(&self.key) {

@@ -6,17 +6,15 @@ use std::sync::{
 };
 
 use super::{scope::ScopeRecord, *};
-use crate::OnExisting;
+use crate::tests::{address, at, change, creation, delta, fork_of, user_scope};
 use sessiond_core::{
-    commit::{CreateSession, Fork, ForkSession, ScopeKey, StateUpdate},
+    commit::{CreateSession, Fork, ScopeKey},
     domain::{
-        delta::{Delta, ScopeDelta},
-        id::{AppName, Author, DisplayName, SessionId, UserId},
+        delta::Delta,
+        id::AppName,
         json::Json,
         limits::SCOPE_BYTES,
-        precondition::Precondition,
-        scope::{Scope, ScopeKind, SessionKey, StateKey},
-        session::Labels,
+        scope::{Scope, ScopeKind, StateKey},
         time::Time,
     },
 };
@@ -34,10 +32,6 @@ impl Clock for TestClock {
     }
 }
 
-fn at(secs: i64) -> Time {
-    Time::new(secs, 0).unwrap()
-}
-
 fn store() -> (Arc<TestClock>, Arc<MemoryStore>) {
     let clock = Arc::new(TestClock { now: Mutex::new(at(0)), panics: AtomicBool::new(false) });
     (clock.clone(), Arc::new(MemoryStore::new(StoreId([0; 16]), clock)))
@@ -47,41 +41,21 @@ async fn commit(store: &MemoryStore, request: Request) -> Result<Answer, Error> 
     store.commit(&RequestContext::internal(), request).await
 }
 
-fn session(id: &str) -> SessionKey {
-    SessionKey {
-        app_name: AppName::new("a").unwrap(),
-        user_id: UserId::new("u").unwrap(),
-        session_id: SessionId::new(id).unwrap(),
-    }
-}
-
 fn create(id: &str, key: &str) -> Request {
-    Request::Create(CreateSession {
-        key: session(id),
-        state: vec![(StateKey::new(key).unwrap(), Json::integer(1))],
-        display_name: DisplayName::default(),
-        labels: Labels::default(),
-        expiration: None,
-        on_existing: OnExisting::Refuse,
-    })
+    Request::Create(CreateSession { state: delta(&[(key, "1")]).set, ..creation("u", id) })
 }
 
 fn update(scope: Scope, delta: Delta) -> Request {
-    Request::UpdateState(StateUpdate {
-        delta: ScopeDelta::new(scope, delta).unwrap(),
-        precondition: Precondition::default(),
-        author: Author::system(),
-        request: None,
-    })
+    Request::UpdateState(change(scope, delta))
 }
 
 #[tokio::test]
 async fn asking_leaves_nothing_behind() {
     let (_, store) = store();
-    let scope = || Scope::User(AppName::new("a").unwrap(), UserId::new("u").unwrap());
+    let scope = || user_scope("u");
     store.read_state(StateQuery { scope: scope(), keys: None }).await.unwrap();
     commit(&store, update(scope(), Delta::default())).await.unwrap();
-    let delete = Request::Delete(session("s").into());
+    let delete = Request::Delete(address("s").into());
     assert!(matches!(commit(&store, delete).await, Ok(Answer::Deleted(None))));
     assert!(store.lock().scopes.is_empty());
 }
@@ -118,19 +92,14 @@ async fn a_panic_harms_nobody_else() {
     tokio::spawn(async move { commit(&other, create("t", "k")).await }).await.unwrap_err();
     clock.panics.store(false, Ordering::SeqCst);
     commit(&store, create("t", "k")).await.unwrap();
-    assert!(store.lock().sessions.contains_key(&session("s")));
+    assert!(store.lock().sessions.contains_key(&address("s")));
 }
 
 #[tokio::test]
 async fn an_unfinished_fork_is_kept_for_a_minute_after_its_last_piece() {
     let (clock, store) = store();
     commit(&store, create("s", "k")).await.unwrap();
-    let begin = ForkSession {
-        source: session("s"),
-        up_to: None,
-        session_id: SessionId::new("t").unwrap(),
-        precondition: Default::default(),
-    };
+    let begin = fork_of("s", "t", None);
     let Ok(Answer::ForkBegun(fork)) = commit(&store, Request::Fork(begin)).await else {
         panic!("the fork did not begin");
     };

@@ -5,12 +5,14 @@
 mod database;
 mod server;
 
-use std::{env, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use tokio_postgres::{Error, NoTls, SimpleQueryMessage};
 
 pub use database::{Database, database_of, pooled_database_of, sessions_ended};
 pub use server::{Cluster, Stop};
+
+use crate::{is_ci, variable};
 
 /// Longer than anything here takes on a slow machine, the restart of a server included. It decides nothing but when to give up.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,13 +29,8 @@ pub fn pooled_server() -> Option<String> {
 
 fn url(name: &str, of: &str) -> Option<String> {
     let url = variable(name);
-    let ci = variable("CI").is_some_and(|ci| ci != "false");
-    assert!(url.is_some() || !ci, "no {of}. Run the tests with tests/tools/postgres.");
+    assert!(url.is_some() || !is_ci(), "no {of}. Run the tests with tests/tools/postgres.");
     url
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Executes SQL on a connection of its own. The first column of all rows, `""` for NULL.

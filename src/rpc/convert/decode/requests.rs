@@ -51,8 +51,8 @@ pub fn get_session(
         key, events, as_of_sequence, invocation_id, without_state, json_form, include_versions
     } = request);
     let (session, as_of, with_state) = (key, as_of_sequence, !without_state);
-    let reply = Mode { with_versions: include_versions, ..json_form };
-    Ok(((SessionQuery { session, as_of, with_state, events }, invocation_id), reply))
+    let mode = Mode { with_versions: include_versions, ..json_form };
+    Ok(((SessionQuery { session, as_of, with_state, events }, invocation_id), mode))
 }
 
 pub fn list_sessions(
@@ -165,8 +165,8 @@ pub fn append_event(at: At<'_>, request: v1::AppendEventRequest) -> Asked<Append
         include_versions
     } = request);
     let (session, events) = (key, vec![event]);
-    let reply = Mode { with_versions: include_versions, ..json_form };
-    Ok((Append { session, events, precondition, request: None, return_state }, reply))
+    let mode = Mode { with_versions: include_versions, ..json_form };
+    Ok((Append { session, events, precondition, request: None, return_state }, mode))
 }
 
 pub fn append_events(at: At<'_>, request: v1::AppendEventsRequest) -> Asked<Append> {
@@ -174,8 +174,8 @@ pub fn append_events(at: At<'_>, request: v1::AppendEventsRequest) -> Asked<Appe
         key, events = batch(at.field("events"), events), precondition, return_state, json_form,
         include_versions
     } = request);
-    let reply = Mode { with_versions: include_versions, ..json_form };
-    Ok((Append { session: key, events, precondition, request: None, return_state }, reply))
+    let mode = Mode { with_versions: include_versions, ..json_form };
+    Ok((Append { session: key, events, precondition, request: None, return_state }, mode))
 }
 
 pub fn list_events(
@@ -204,9 +204,9 @@ pub fn get_state(
         page_token
     } = request);
     let keys = Some(keys).filter(|keys: &Vec<_>| !keys.is_empty());
-    let reply = Mode { with_versions: include_versions, ..json_form };
+    let mode = Mode { with_versions: include_versions, ..json_form };
     let page = StatePage { max_items: page_size, token: page_token };
-    Ok(((StateQuery { scope, keys }, page, invocation_id), reply))
+    Ok(((StateQuery { scope, keys }, page, invocation_id), mode))
 }
 
 pub fn update_state(at: At<'_>, request: v1::UpdateStateRequest) -> Asked<StateUpdate> {

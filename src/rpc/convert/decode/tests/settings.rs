@@ -75,12 +75,12 @@ fn a_mask_names_what_is_updated_and_nothing_else() {
 #[test]
 fn defaults_are_filled_in() {
     let list = ListEventsRequest { key: key(), ..Default::default() };
-    let ((query, token), reply) = list_events(list).unwrap();
-    assert_eq!((query.events.unwrap().max_items, token, reply.form), (100, None, Form::Struct));
+    let ((query, token), mode) = list_events(list).unwrap();
+    assert_eq!((query.events.unwrap().max_items, token, mode.form), (100, None, Form::Struct));
     let huge =
         ListEventsRequest { key: key(), page_size: 1001, json_form: 2, ..Default::default() };
-    let ((query, _), reply) = list_events(huge).unwrap();
-    assert_eq!((query.events.unwrap().max_items, reply.form), (1000, Form::Text));
+    let ((query, _), mode) = list_events(huge).unwrap();
+    assert_eq!((query.events.unwrap().max_items, mode.form), (1000, Form::Text));
     let rewind = RewindSessionRequest { key: key(), to_sequence: Some(0), ..Default::default() };
     assert_eq!(rewind_session(rewind).unwrap().0.author.as_str(), "system");
     let position = Position {

@@ -45,8 +45,8 @@ fn a_session_says_everything_about_itself() {
     info.forked_from = Some(ForkOrigin { key: info.key.clone(), sequence: 3 });
     let created_info = info.clone();
     let created = Created { info, state: state([("a", json("1.0"))]), created: true };
-    let reply = Mode { with_versions: true, ..Form::Text.into() };
-    let response = encode::create_session(created, vec!["temp:x".into()], reply);
+    let mode = Mode { with_versions: true, ..Form::Text.into() };
+    let response = encode::create_session(created, vec!["temp:x".into()], mode);
     let key = v1::SessionKey { app_name: "a".into(), user_id: "u".into(), session_id: "s".into() };
     let expected = v1::Session {
         key: Some(key.clone()),

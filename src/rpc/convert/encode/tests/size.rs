@@ -153,8 +153,8 @@ fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
     let append = |state_bytes: usize| {
         let value = json(format!("\"{}\"", "x".repeat(state_bytes)));
         let answer = appended(vec![text_of(1 << 20); 3], Some(state([("k", value)])));
-        let reply = Mode { with_versions: true, ..Form::Text.into() };
-        let response = encode::append_events(answer, vec![], reply);
+        let mode = Mode { with_versions: true, ..Form::Text.into() };
+        let response = encode::append_events(answer, vec![], mode);
         assert!(response.encoded_len() <= MESSAGE_BYTES);
         assert_eq!((response.events.len(), response.replayed.len()), (3, 3));
         assert!(response.events.iter().all(|event| event.body_form.is_some()));

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sessiond::{
+use sessiond_core::{
+    commit::{
+        Append, CreateSession, ForkSession, OnExisting, RequestKey, RewindSession, SessionUpdate,
+        StateUpdate,
+    },
     domain::{
         Sequence, Version,
         delta::{Delta, Operation, ScopeDelta},
@@ -18,12 +22,9 @@ use sessiond::{
         time::Time,
         token::Position,
     },
-    store::{
-        Append, CreateSession, ForkSession, KeyChangeQuery, OnExisting, RequestKey, RewindSession,
-        SessionOrder, SessionQuery, SessionUpdate, SessionsQuery, StateQuery, StateUpdate,
-        WatchQuery,
-    },
 };
+
+use crate::{KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery, WatchQuery};
 
 /// The store's clock where a case sets no other time.
 pub const NOW: Time = at(1_000);
@@ -72,17 +73,17 @@ pub fn key(text: &str) -> StateKey {
 
 /// `app`, `app/user` or `app/user/session`.
 pub fn scope(path: &str) -> Scope {
-    let parts: Vec<&str> = path.split('/').collect();
-    let app = AppName::new(parts[0]).unwrap();
+    let parts: Vec<&str> = path.splitn(3, '/').collect();
+    let app_name = AppName::new(parts[0]).unwrap();
     match parts[1..] {
-        [] => Scope::Application(app),
-        [user] => Scope::User(app, UserId::new(user).unwrap()),
+        [] => Scope::Application(app_name),
+        [user] => Scope::User(app_name, UserId::new(user).unwrap()),
         [user, session] => Scope::Session(SessionKey {
-            app_name: app,
+            app_name,
             user_id: UserId::new(user).unwrap(),
             session_id: SessionId::new(session).unwrap(),
         }),
-        _ => panic!("no scope: {path}"),
+        _ => unreachable!("at most three parts"),
     }
 }
 
@@ -99,7 +100,7 @@ pub fn bare(id: &str) -> SessionRef {
     SessionRef::bare(SessionId::new(id).unwrap())
 }
 
-/// The sight of a caller that may do everything with the sessions of some users.
+/// The visibility of a caller that may do everything with the sessions of some users.
 pub fn sight_of(users: &[&str]) -> Visibility {
     let users = users.iter().map(|user| UserId::new(*user).unwrap()).collect();
     let all = Permission {
@@ -107,7 +108,16 @@ pub fn sight_of(users: &[&str]) -> Visibility {
         users: Users::Only(Arc::new(users)),
         rights: Right::ALL.into_iter().collect(),
     };
-    let listed = Listed { principal: "somebody".to_owned(), permissions: vec![all] };
+    listed(vec![all])
+}
+
+/// The visibility of a caller without rights.
+pub fn nothing_visible() -> Visibility {
+    listed(Vec::new())
+}
+
+fn listed(permissions: Vec<Permission>) -> Visibility {
+    let listed = Listed { principal: "somebody".to_owned(), permissions };
     Visibility::new(Permissions::Listed(Arc::new(listed)), Right::Write, false)
 }
 
