@@ -191,7 +191,7 @@ impl Engine {
         mut query: KeyChangeQuery,
         token: Option<ChangeToken>,
     ) -> Result<List<KeyChange>, Error> {
-        // Different scopes see the same history of a wider key, but a token belongs to the scope of its request.
+        // Different scopes see the same history of a shared key, but a token belongs to the scope of its request.
         let scope = Digest::of_scope(&query.scope).0.to_string();
         let request = Digest::of_texts(&["changes", &scope, query.key.as_str()]);
         let is_own = query.key.scope() == Some(ScopeKind::Session);

@@ -80,7 +80,7 @@ impl<'l> Overlay<'l> {
         Ok(delta.resolve(field, written, |key| Some(self.get(key)?.0))?)
     }
 
-    /// Applies what keys became. The version of a wider scope rises by one if one of its keys is among them; that of the session
+    /// Applies what keys became. The version of a shared scope rises by one if one of its keys is among them; that of the session
     /// becomes `own_version`. Errors: [`Error::StateTooLarge`].
     pub fn put(
         &mut self,

@@ -51,7 +51,7 @@ pub fn create(tx: &mut Transaction<'_>, create: &CreateSession) -> Result<Create
     Ok(Created { info, state: tx.loaded.state(&scope)?, created: true })
 }
 
-/// Puts a new session at its address, in the place of an expired one, with its state and the changes of wider scopes. Returns its row.
+/// Puts a new session at its address, in the place of an expired one, with its state and the changes of shared scopes. Returns its row.
 pub fn insert<'t>(
     tx: &'t mut Transaction<'_>,
     info: SessionInfo,

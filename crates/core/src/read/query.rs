@@ -165,7 +165,7 @@ pub struct KeyChange {
     pub commit_time: Time,
     /// Empty for a creation.
     pub author: Author,
-    /// The session and the event that made it; `None`: a change of a wider scope by request, or a creation.
+    /// The session and the event that made it; `None`: a change of a shared scope by request, or a creation.
     pub source: Option<(SessionKey, Sequence)>,
 }
 
@@ -206,7 +206,7 @@ pub struct WatchQuery {
     pub max_bytes: usize,
 }
 
-/// A change of a wider scope.
+/// A change of a shared scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScopeChange {
     /// Application or user.
