@@ -2,11 +2,7 @@
 
 use hashbrown::hash_map::Entry;
 
-use super::{
-    log::{LOG_STEP, Log},
-    prelude::*,
-    writer::Writer,
-};
+use super::{log::LOG_STEP, log::Log, prelude::*, writer::Writer};
 
 /// Bytes in memory, about, of a log's unindexed rows.
 const UNINDEXED_BYTES: usize = 8 * LOG_STEP + 64;

@@ -4,11 +4,7 @@
 //! [`LOG_STEP`] successive rows of a log, so that a commit to many logs does not change a page of the index for each of them. The rows that follow
 //! are *unindexed*: their numbers stand in the row of the node.
 
-use super::{
-    connection::{Tables, driver},
-    prelude::*,
-    row,
-};
+use super::prelude::*;
 
 /// Rows of a log in one row of its index, at most. Until they are indexed, the row of the node grows by about seven bytes with each. To
 /// change it is a change of the tables.
@@ -28,18 +24,12 @@ impl Log {
 
     /// The column of the version, where [`Tables::each_row`] reads.
     pub(super) fn version(self) -> &'static str {
-        match self.kind {
-            ScopeKind::Session => "t.sequence",
-            ScopeKind::Application | ScopeKind::User => "t.version",
-        }
+        if self.kind == ScopeKind::Session { "t.sequence" } else { "t.version" }
     }
 
     /// The table of its rows, and their column of the node.
     fn of_rows(self) -> (&'static str, &'static str) {
-        match self.kind {
-            ScopeKind::Session => ("event", "session"),
-            ScopeKind::Application | ScopeKind::User => ("scope_log", "scope"),
-        }
+        if self.kind == ScopeKind::Session { ("event", "session") } else { ("scope_log", "scope") }
     }
 
     /// The table of the node, and its column of the last version.
@@ -154,7 +144,7 @@ impl Tables {
 
 /// Numbers of rows as they are stored.
 pub(super) fn rows_text(rows: &[i64]) -> String {
-    serde_json::json!(rows).to_string()
+    serde_json::to_string(rows).unwrap_or_default()
 }
 
 /// The versions that a read has still to find.

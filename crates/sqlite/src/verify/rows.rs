@@ -1,7 +1,7 @@
 //! Checks of whole tables: structure, references between rows, and the order of lists.
 
 use super::{
-    super::{connection::Tables, prelude::*},
+    super::prelude::*,
     report::{Check, Part, Place, Report},
 };
 
