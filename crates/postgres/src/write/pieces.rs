@@ -147,20 +147,21 @@ async fn purge_rows(
     Ok(!delete.all(connection).await?.is_empty())
 }
 
-/// Removes the name of a user from some of the changes of its application, and some of the scope's requests.
+/// Removes the name of a user from some of the changes of its application, and some of the scope's requests. A planner without statistics
+/// would join each row of the application's log with each that is found, so there is no join, and no condition but that of the index.
 async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
     let Some(node) = Node::wide(scope) else { return Ok(()) };
     let update = format!(
         "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
              source_session = NULL, source_sequence = NULL
-         WHERE app_name = $1 AND user_id = '' AND $3::bigint = 0 AND version IN
-             (SELECT version FROM scope_log
-              WHERE app_name = $1 AND user_id = '' AND source_user = $2 LIMIT {PURGED_ROWS})"
+         WHERE app_name = $1 AND source_user = $2 AND version = ANY(ARRAY(
+             SELECT version FROM scope_log
+             WHERE app_name = $1 AND source_user = $2 LIMIT {PURGED_ROWS}))"
     );
-    Columns::new(update).node(&node).all(connection).await?;
+    Columns::new(update).text(&node.app_name).text(&node.user_id).all(connection).await?;
     let delete = format!(
-        "DELETE FROM request WHERE {OF_NODE} AND request_id IN
-             (SELECT request_id FROM request WHERE {OF_NODE} LIMIT {PURGED_ROWS})"
+        "DELETE FROM request WHERE {OF_NODE} AND request_id = ANY(ARRAY(
+             SELECT request_id FROM request WHERE {OF_NODE} LIMIT {PURGED_ROWS}))"
     );
     Columns::new(delete).node(&node).all(connection).await.map(drop)
 }

@@ -9,7 +9,7 @@ use super::{
         read::CHANGES,
         row::{BODY, CHANGED},
     },
-    report::{Check, Part, Place, Report},
+    report::{Check, Location, Part, Report},
 };
 use sessiond_core::{
     commit::entry_bytes,
@@ -44,11 +44,13 @@ fn each_scope(tables: &Tables, report: &mut Report<'_>, next: &str) -> Result<()
     while let Some((base, last, state_bytes, place)) = tables.one(next, [node], |row| {
         node = row.get(0)?;
         let (app_name, user_id, session_id) = (row.get(4)?, row.get(5)?, row.get(6)?);
-        Ok((row.get(1)?, row.get(2)?, row.get(3)?, Place { app_name, user_id, session_id }))
+        Ok((row.get(1)?, row.get(2)?, row.get(3)?, Location { app_name, user_id, session_id }))
     })? {
         let (kind, count) = match &place {
-            Place { session_id: Some(_), .. } => (ScopeKind::Session, &mut report.summary.sessions),
-            Place { user_id: Some(_), .. } => {
+            Location { session_id: Some(_), .. } => {
+                (ScopeKind::Session, &mut report.summary.sessions)
+            }
+            Location { user_id: Some(_), .. } => {
                 (ScopeKind::User, &mut report.summary.applications_and_users)
             }
             _ => (ScopeKind::Application, &mut report.summary.applications_and_users),
@@ -84,7 +86,7 @@ fn each_scope(tables: &Tables, report: &mut Report<'_>, next: &str) -> Result<()
 struct Walk<'w, 'o> {
     tables: &'w Tables,
     report: &'w mut Report<'o>,
-    place: &'w Place,
+    place: &'w Location,
     log: Log,
     /// The log begins behind it.
     base: Version,
