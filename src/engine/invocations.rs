@@ -92,6 +92,7 @@ impl Invocations {
         let query = SessionQuery::info(append.session.clone());
         let info = store.read_session(context, query).await?.info;
         append.session.require(&info.key)?;
+        append.session = SessionRef::Full(info.key);
         let incarnation = info.incarnation;
         let temps: Vec<_> = temps
             .into_iter()

@@ -1,8 +1,11 @@
 //! How far watches are behind what has been committed since they began, in wakes of their scopes.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use futures_util::FutureExt as _;
@@ -13,7 +16,8 @@ use crate::{
 };
 
 pub struct Lags {
-    watches: Mutex<Vec<Arc<Progress>>>,
+    /// By their addresses.
+    watches: Mutex<HashMap<usize, Arc<Progress>>>,
     open: IntGauge,
 }
 
@@ -51,7 +55,7 @@ impl Lags {
     pub fn begin(self: &Arc<Self>, subscriptions: &[Subscription]) -> LagShare {
         let delivered = AtomicU64::new(wakes(subscriptions));
         let progress = Arc::new(Progress { subscriptions: subscriptions.to_vec(), delivered });
-        self.lock().push(Arc::clone(&progress));
+        self.lock().insert(Arc::as_ptr(&progress).addr(), Arc::clone(&progress));
         LagShare { lags: Arc::clone(self), progress, _open: GaugeShare::new(&self.open, 1) }
     }
 
@@ -59,10 +63,10 @@ impl Lags {
         let lag = |it: &Arc<Progress>| {
             wakes(&it.subscriptions).saturating_sub(it.delivered.load(Relaxed))
         };
-        self.lock().iter().map(lag).max().unwrap_or(0)
+        self.lock().values().map(lag).max().unwrap_or(0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Progress>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<Progress>>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,6 +80,6 @@ impl LagShare {
 
 impl Drop for LagShare {
     fn drop(&mut self) {
-        self.lags.lock().retain(|watch| !Arc::ptr_eq(watch, &self.progress));
+        self.lags.lock().remove(&Arc::as_ptr(&self.progress).addr());
     }
 }

@@ -324,24 +324,31 @@ impl Watch {
     }
 
     /// Waits until there may be something to read, or something to say.
-    async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> Result<Option<WatchItem>, Error> {
+    async fn wait(&mut self, mut heartbeat: Pin<&mut Sleep>) -> Result<Option<WatchItem>, Error> {
         // A session that lives on after its time does so by another clock, the database's.
         let left = self.expire_time.map(|at| match self.engine.now().until(at) {
             Duration::ZERO => EXPIRED_AGAIN,
             left => left,
         });
-        let changed = self.subscriptions.iter_mut().map(|it| Box::pin(it.changed()));
-        // The watch holds the engine, and with it the store's notifier: `changed` cannot fail.
-        let is_due = tokio::select! {
-            biased;
-            () = self.engine.draining.cancelled() => return Err(Error::Draining),
-            () = self.policies.changed() => false,
-            () = self.context.principal.withdrawn() => false,
-            _ = select_all(changed) => return Ok(None),
-            () = sleep(left.unwrap_or_default()), if left.is_some() => return Ok(None),
-            () = heartbeat => true,
-        };
-        if is_due { self.heartbeat() } else { self.check().map(|()| None) }
+        let mut gone = pin!(sleep(left.unwrap_or_default()));
+        loop {
+            let changed = self.subscriptions.iter_mut().map(|it| Box::pin(it.changed()));
+            // The watch holds the engine, and with it the store's notifier: `changed` cannot fail.
+            let is_due = tokio::select! {
+                biased;
+                () = self.engine.draining.cancelled() => return Err(Error::Draining),
+                () = self.policies.changed() => false,
+                () = self.context.principal.withdrawn() => false,
+                _ = select_all(changed) => return Ok(None),
+                () = gone.as_mut(), if left.is_some() => return Ok(None),
+                () = heartbeat.as_mut() => true,
+            };
+            if is_due {
+                return self.heartbeat();
+            }
+            // Rights are all that changed: there is nothing to read.
+            self.check()?;
+        }
     }
 
     /// Nothing was read meanwhile, and a credential ends without a sign.

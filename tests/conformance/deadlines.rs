@@ -20,7 +20,7 @@ pub async fn a_write_after_its_deadline_leaves_nothing(fixture: &mut Fixture) {
         Request::Update(touch("a/u/s")),
         Request::Delete(address("a/u/s").into()),
         Request::Fork(fork("a/u/s", None, "t")),
-        Request::Append(append("a/u/s", [event("2", all(1))])),
+        Request::Append(append("a/u/s", [event("2", all(1))]).to(address("a/u/s"))),
         Request::Rewind(rewind("a/u/s", 0, "2")),
         Request::UpdateState(update("a/u", add("app:k", 1).add("user:k", 1))),
     ] {

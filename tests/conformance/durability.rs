@@ -20,7 +20,7 @@ pub async fn everything_is_there_after_a_restart(fixture: &mut Fixture) {
         ..event(&at.to_string(), add("k", 1).add("app:k", 1))
     });
     let traced = RequestContext { trace_id: TraceId::new(7), ..RequestContext::internal() };
-    let batch = Request::Append(append("a/u/s", events_of_a_batch));
+    let batch = Request::Append(append("a/u/s", events_of_a_batch).to(address("a/u/s")));
     fixture.commit(&traced, batch).await.unwrap();
     fixture.rewind_session(rewind("a/u/s", 2, "m")).await.unwrap();
     fixture.fork_session(fork("a/u/s", Some(4), "t")).await.unwrap();

@@ -75,7 +75,8 @@ pub async fn an_event_keeps_the_trace_of_its_call(fixture: &mut Fixture) {
     ] {
         let call = RequestContext { trace_id, ..RequestContext::internal() };
         let batch = append("a/u/s", ids.map(|id| event(id, nothing())));
-        let answer = fixture.commit(&call, Request::Append(batch)).await.unwrap();
+        let answer =
+            fixture.commit(&call, Request::Append(batch.to(address("a/u/s")))).await.unwrap();
         let Answer::Appended(appended) = answer else { panic!("{answer:?}") };
         let events: Vec<_> = appended.events.iter().map(|it| it.event.trace_id).collect();
         assert_eq!(events, stored);

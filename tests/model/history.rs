@@ -61,7 +61,6 @@ pub enum Write {
     },
     Append {
         at: &'static str,
-        bare: bool,
         /// Answer with the state.
         state: bool,
         events: Vec<Entry>,
@@ -188,16 +187,8 @@ fn write() -> impl Strategy<Value = Write> {
         .prop_map(|(at, up_to, to, guard)| Write::Fork { at, up_to, to, guard });
     let delete = (session(), guard(), any::<bool>())
         .prop_map(|(at, guard, missing)| Write::Delete { at, guard, missing });
-    let bare = proptest::bool::weighted(0.3);
-    let append = (session(), bare, any::<bool>(), batch(), guard(), ask()).prop_map(
-        |(at, bare, state, events, guard, ask)| Write::Append {
-            at,
-            bare,
-            state,
-            events,
-            guard,
-            ask,
-        },
+    let append = (session(), any::<bool>(), batch(), guard(), ask()).prop_map(
+        |(at, state, events, guard, ask)| Write::Append { at, state, events, guard, ask },
     );
     let rewind = (session(), sequence(), 0..10u8, guard())
         .prop_map(|(at, to, id, guard)| Write::Rewind { at, to, id, guard });

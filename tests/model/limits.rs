@@ -10,7 +10,7 @@ use sessiond::{
         scope::StateKey,
     },
 };
-use sessiond_test_support::requests;
+use sessiond_test_support::requests::{self, address};
 
 use crate::alone::Alone;
 
@@ -41,7 +41,7 @@ fn event(id: u128, delta: Delta, body: Option<Json>) -> NewEvent {
 }
 
 fn append(events: Vec<NewEvent>) -> Request {
-    Request::Append(Append { events, ..requests::append("a/u/s", []) })
+    Request::Append(Append { events, ..requests::append("a/u/s", []) }.to(address("a/u/s")))
 }
 
 fn update(path: &str, delta: Delta) -> Request {

@@ -19,16 +19,6 @@ pub fn load(tables: &Tables, loaded: &mut Loaded, needs: &[Needs<'_>], busy: &[I
                 address(tables, loaded, key);
                 Some(key.clone())
             }
-            Some(Address::Bare(id, _)) => {
-                let infos = tables.sessions.iter().map(|row| &row.info);
-                let keys = infos.map(|info| &info.key).filter(|key| key.session_id == *id);
-                let keys: Vec<SessionKey> = keys.cloned().collect();
-                keys.iter().for_each(|key| address(tables, loaded, key));
-                let live = keys.iter().filter(|key| loaded.live(key).is_some());
-                let live: Vec<SessionKey> = live.cloned().collect();
-                loaded.bare.insert(id.clone(), keys);
-                <[SessionKey; 1]>::try_from(live).ok().map(|[key]| key)
-            }
             Some(Address::Wide(scope)) => {
                 wide(tables, loaded, scope, needs);
                 None

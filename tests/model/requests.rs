@@ -11,7 +11,6 @@ use sessiond::{
         event::{Fingerprint, NewEvent},
         field::{FieldPath, Path},
         id::{Author, DisplayName, InvocationId},
-        scope::SessionRef,
         session::{Expiration, Incarnation, Labels, SessionInfo},
         time::Time,
     },
@@ -51,14 +50,10 @@ pub fn request(write: &Write, now: Time) -> Option<Request> {
         Write::Fork { at, up_to, to, guard } => {
             Request::Fork(ForkSession { precondition: guard, ..plain::fork(at, up_to, to) })
         }
-        Write::Append { at, bare, state, events, guard, ask } => {
-            let key = address(at);
+        Write::Append { at, state, events, guard, ask } => {
             let events = events.into_iter().enumerate();
             Request::Append(Append {
-                session: match bare {
-                    true => SessionRef::bare(key.session_id),
-                    false => SessionRef::Full(key),
-                },
+                session: address(at),
                 events: events.map(|(at, entry)| new_event(at, entry, now)).collect(),
                 precondition: guard,
                 request: ask.and_then(request_key),

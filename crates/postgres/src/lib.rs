@@ -7,7 +7,6 @@
 //! * `schema` says what the tables hold.
 //! * Nothing of the driver leaves this folder: `connect/error.rs` turns its errors into the domain's.
 
-mod bare;
 mod columns;
 mod connect;
 mod log;

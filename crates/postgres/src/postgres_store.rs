@@ -26,7 +26,7 @@ use super::{
 };
 use sessiond_core::{
     commit::{Answer, Request},
-    read::{NamesRead, Read as _, SessionRead},
+    read::{HistoryRead, NamesRead, Read as _, SessionRead},
 };
 use sessiond_store::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
@@ -174,7 +174,7 @@ impl Store for PostgresStore {
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.reads.read(query, |rows, read: &mut KeyChangeQuery| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, read: &mut HistoryRead| read.step(rows).boxed()).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {

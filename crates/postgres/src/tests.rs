@@ -163,9 +163,8 @@ async fn live(fixture: &Fixture, writer: &mut Writer) {
         let appends = ["s", "t"].map(|id| Request::Append(one(id, &round.to_string(), &set)));
         commit_all(writer, appends.into()).await;
     }
-    let mut bare = one("t", "bare", &[]);
-    bare.session = SessionRef::bare(SessionId::new("t").unwrap());
-    bare.request =
+    let mut asked = one("t", "asked", &[]);
+    asked.request =
         Some(RequestKey { id: RequestId::new("r").unwrap(), fingerprint: Fingerprint(2) });
     let update = SessionUpdate {
         key: address("t"),
@@ -178,7 +177,7 @@ async fn live(fixture: &Fixture, writer: &mut Writer) {
     let requests = vec![
         Request::Rewind(rewind("s", 3)),
         Request::Append(append("s", "removal", removal)),
-        Request::Append(bare),
+        Request::Append(asked),
         Request::Update(update),
         Request::UpdateState(of_user(&[("user:u", "4"), ("app:b", "1")])),
         Request::Delete(address("gone").into()),

@@ -54,7 +54,7 @@ pub use file::{OpenError, SqliteOptions, unfinished_bytes};
 pub use migrate::{dry_run, migrate_file};
 use sessiond_core::{
     commit::{Answer, Request},
-    read::{NamesRead, Read, SessionRead, finish},
+    read::{HistoryRead, NamesRead, Read, SessionRead, finish},
 };
 use sessiond_store::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
@@ -190,7 +190,7 @@ impl Store for SqliteStore {
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.read(query).await
+        self.read(HistoryRead::from(query)).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {

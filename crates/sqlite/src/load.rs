@@ -7,7 +7,7 @@ use sessiond_core::{
     },
     read::{Node, SessionRecord, event_heads, finish, past},
 };
-use sessiond_store::{bare::Callers, rows::EVENT_BYTES};
+use sessiond_store::rows::EVENT_BYTES;
 
 /// Events and bytes of a piece of copied events: a few milliseconds of the writer's time.
 const COPIED_EVENTS: u64 = 256;
@@ -33,31 +33,7 @@ impl Writer {
                 let key = self.load_scopes(scope.app_name(), scope.user_id(), needs)?;
                 self.load_request(key, needs.request_id)
             }
-            Some(Address::Bare(id, sight)) => match self.loaded.meant_by(id, sight).cloned() {
-                Some(key) => self.load_session(&key, needs),
-                None => Ok(()),
-            },
         }
-    }
-
-    /// Loads what the bare ids of a group may mean: a few live sessions for each caller.
-    pub(super) fn load_bare(&mut self, needs: &[Needs<'_>]) -> Result<()> {
-        let now = self.loaded.now;
-        for (id, mut callers) in Callers::of(needs, now) {
-            let mut found = Vec::new();
-            self.tables.each_live(id, now, |key, row| {
-                // Each of them lives, and none is better than another.
-                if callers.consider(&key, None) {
-                    found.push(row::session(row, key.app_name)?);
-                }
-                Ok(!callers.have_enough())
-            })?;
-            found.into_iter().try_for_each(|found| self.cache_session(found))?;
-            let (addresses, many) = callers.addresses();
-            self.loaded.bare.insert(id.clone(), addresses);
-            self.loaded.many.insert(id.clone(), many);
-        }
-        Ok(())
     }
 
     fn load_session(&mut self, key: &SessionKey, needs: &Needs<'_>) -> Result<()> {

@@ -43,24 +43,6 @@ impl Tables {
         })
     }
 
-    /// Goes through the live sessions with an id until `take` refuses one. It gets addresses and [`SESSION_COLUMNS`].
-    pub(super) fn each_live(
-        &self,
-        id: &SessionId,
-        now: Time,
-        mut take: impl FnMut(SessionKey, &Row<'_>) -> Result<bool>,
-    ) -> Result<()> {
-        let sql = format!(
-            "SELECT {SESSION_COLUMNS}, {APP_NAME} FROM session WHERE session_id = ?1
-                 AND (expire_secs IS NULL OR (expire_secs, expire_nanos) > (?2, ?3))"
-        );
-        self.each(&sql, (id.as_str(), now.secs(), now.nanos()), |row| {
-            let (app_name, user_id) = (row.get(SESSION_WIDTH)?, row.get(1)?);
-            take(SessionKey { app_name, user_id, session_id: id.clone() }, row)
-        })?;
-        Ok(())
-    }
-
     /// Sessions of any application.
     pub(super) fn sessions(
         &self,

@@ -37,7 +37,7 @@ use sessiond_core::{
         event::{Fingerprint, NewEvent},
         id::{AppName, Author, EventId, RequestId},
         page::{EventFilter, EventSelection},
-        scope::{Scope, SessionRef},
+        scope::Scope,
         session::{Labels, State},
         time::Time,
     },

@@ -226,8 +226,7 @@ impl Backend for Writer {
         self.disk.file.check()?;
         self.tables.run("BEGIN IMMEDIATE", ())?;
         self.loaded.now = self.options.clock.now();
-        let loaded = self.load_bare(needs);
-        let loaded = loaded.and_then(|()| needs.iter().try_for_each(|it| self.load_needs(it)));
+        let loaded = needs.iter().try_for_each(|it| self.load_needs(it));
         if loaded.is_err() {
             self.roll_back(true).await;
         }

@@ -131,11 +131,6 @@ impl Gate {
         read_changes(WatchQuery) -> WatchPage;
     }
 
-    /// Whether the first poll of [`Self::append`] submits an append to the store. The application of a bare id has to be read before.
-    pub fn submits_at_once(&self, append: &Append) -> bool {
-        matches!(append.session, SessionRef::Full(_)) || !self.limits.ask_application()
-    }
-
     /// The refusal of an append of a caller that ignores the refusals of its limit. It needs no decoding of the append.
     pub fn flood(&self, principal: &Principal) -> Option<Error> {
         self.limits.flood(principal)
@@ -150,17 +145,9 @@ impl Gate {
         let append = self.admit(context, append)?;
         let events = append.events.len();
         self.limits.principal_write(&context.principal, events)?;
-        match &append.session {
-            SessionRef::Full(key) => self.limits.application_write(&key.app_name, events)?,
-            SessionRef::Bare(..) if self.limits.ask_application() => {
-                let query = SessionQuery::info(append.session.clone());
-                let view = in_time(context, self.store.read_session(query)).await?;
-                append.session.require(&view.info.key)?;
-                self.limits.application_write(&view.info.key.app_name, events)?;
-            }
-            SessionRef::Bare(..) => {}
-        }
-        self.store.append(context, append).await
+        let key = in_time(context, self.store.resolve(append.session.clone())).await?;
+        self.limits.application_write(&key.app_name, events)?;
+        self.store.append(context, append.to(key)).await
     }
 
     /// A place for a watch that begins with a read of this state. Errors: [`Error::PermissionDenied`], [`Error::RateLimited`].

@@ -159,6 +159,9 @@ pub async fn execute<B: Backend>(
         attempt += 1;
         let began = instant();
         expire(group, began, metrics);
+        if group.is_empty() {
+            return Ok(());
+        }
         let executed = execute_once(backend, group, notifier, metrics).await;
         metrics.group_duration.observe(began.elapsed().as_secs_f64());
         match executed {

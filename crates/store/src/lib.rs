@@ -3,7 +3,6 @@
 //! [`Store`] is a contract from which another backend can be written. Writes are [requests](sessiond_core::commit::Request) that
 //! [`commit`](sessiond_core::commit) decides for all stores alike; [`group`] executes them in groups.
 
-pub mod bare;
 mod clock;
 mod condition;
 mod context;
@@ -114,7 +113,7 @@ pub trait Store: Send + Sync + 'static {
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error>;
 
     /// Reads what happened in a scope after a position: first events of the session; then, once no event is left at this point in
-    /// time, changes of the wider scopes that are still the newest of their keys and were not made by this session's own events
+    /// time, changes of the shared scopes that are still the newest of their keys and were not made by this session's own events
     /// (of a user or an application: by anybody).
     ///
     /// Errors: [`Error::SessionNotFound`] if the session, or the incarnation of the position, is gone.

@@ -107,12 +107,13 @@ pub fn event_of(id: &str, delta: Delta) -> NewEvent {
     NewEvent { fingerprint, field, ..requests::event(id, delta) }
 }
 
-pub fn batch(session: &str, events: impl IntoIterator<Item = NewEvent>) -> Append {
+pub fn batch(session: &str, events: impl IntoIterator<Item = NewEvent>) -> Append<SessionKey> {
     let events = events.into_iter().collect();
-    Append { events, ..requests::append(&format!("a/u/{session}"), []) }
+    let append = Append { events, ..requests::append(&format!("a/u/{session}"), []) };
+    append.to(address(session))
 }
 
-pub fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append {
+pub fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append<SessionKey> {
     batch(session, [event(id, set)])
 }
 

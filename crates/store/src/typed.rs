@@ -1,6 +1,6 @@
 //! Typed calls of a store: a write submits its request to [`Store::commit`] and takes the answer of its kind.
 
-use super::{RequestContext, Store, spans::Spans};
+use super::{RequestContext, SessionQuery, Store, spans::Spans};
 use sessiond_core::{
     commit::{
         Answer, Append, Appended, CreateSession, Created, DeleteSession, ForkSession, Request,
@@ -39,9 +39,29 @@ impl dyn Store {
         create_session(CreateSession): Create -> Created(Created);
         update_session(SessionUpdate): Update -> Updated(SessionInfo);
         delete_session(DeleteSession): Delete -> Deleted(Option<Incarnation>);
-        append(Append): Append -> Appended(Appended);
         rewind_session(RewindSession): Rewind -> Appended(Appended);
         update_state(StateUpdate): UpdateState -> StateUpdated(StateUpdated);
+    }
+
+    /// Appends events. What a bare id means is read before, so that a commit knows full keys only.
+    pub async fn append(
+        &self,
+        context: &RequestContext,
+        append: Append<impl Into<SessionRef> + Clone>,
+    ) -> Result<Appended, Error> {
+        let key = self.resolve(append.session.clone().into()).await?;
+        answer!(self, context, Request::Append(append.to(key)), Appended)
+    }
+
+    /// The full key of a session, which is read if a bare id names it.
+    /// Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`], [`Error::PermissionDenied`].
+    pub async fn resolve(&self, session: SessionRef) -> Result<SessionKey, Error> {
+        if let SessionRef::Full(key) = session {
+            return Ok(key);
+        }
+        let key = self.read_session(SessionQuery::info(session.clone())).await?.info.key;
+        session.require(&key)?;
+        Ok(key)
     }
 
     /// Forks a session in bounded pieces, between which other writes go on. The answer holds the merged state.

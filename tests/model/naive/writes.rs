@@ -26,8 +26,8 @@ use super::{
 };
 
 impl Naive {
-    pub(super) fn append(&mut self, append: &Append) -> Result<Appended, Error> {
-        let key = self.find(&append.session)?;
+    pub(super) fn append(&mut self, append: &Append<SessionKey>) -> Result<Appended, Error> {
+        let key = append.session.clone();
         let session = self.live(&key)?;
         if replayed(&session.requests, append.request.as_ref())? {
             let mut answer = self.appended(&key, &[], append.return_state)?;

@@ -21,9 +21,9 @@ use crate::domain::{
 
 /// Appends events in one commit. An event whose id the session has with the same fingerprint is answered as stored and changes
 /// nothing. Unless every event is such a replay, the precondition is checked first; its life always is.
-pub fn append(tx: &mut Transaction<'_>, append: &Append) -> Result<Appended, Refusal> {
+pub fn append(tx: &mut Transaction<'_>, append: &Append<SessionKey>) -> Result<Appended, Refusal> {
     let Append { session, events, precondition, request, return_state } = append;
-    let session = tx.loaded.find(session)?;
+    let session = tx.loaded.session(session)?;
     precondition.check_session(&session.info)?;
     let incarnation = session.info.incarnation;
     let own = ScopeKey::Session(incarnation);

@@ -26,11 +26,6 @@ pub struct Loaded {
     pub scopes: HashMap<ScopeKey, ScopeState>,
     /// Of this group: sessions that it created. They have no events and requests but those of this group.
     pub created: HashSet<Incarnation>,
-    /// Of this group: the addresses that a session id may mean, [`MANY_SESSIONS`] at most of those that a caller sees, unless the group
-    /// has made a session with it.
-    pub bare: HashMap<SessionId, Vec<SessionKey>>,
-    /// Of this group: those of `bare` whose callers may see more sessions than were loaded.
-    pub many: HashMap<SessionId, Vec<SessionKey>>,
     /// Of this group; `None`: the session has no such event.
     pub events: HashMap<(Incarnation, EventId), Option<EventRow>>,
     /// Of this group; `None`: the scope has seen no such request.
@@ -106,8 +101,6 @@ impl Loaded {
     /// Forgets what belongs to one group.
     pub fn end_group(&mut self) {
         self.created.clear();
-        self.bare.clear();
-        self.many.clear();
         self.events.clear();
         self.requests.clear();
         self.past.clear();
@@ -139,40 +132,6 @@ impl Loaded {
     /// The live session at an address. Errors: [`Error::SessionNotFound`].
     pub fn session(&self, key: &SessionKey) -> Result<&SessionState, Refusal> {
         Ok(self.at(key)?.ok_or_else(|| Error::not_found(key))?)
-    }
-
-    /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`], [`Error::PermissionDenied`].
-    pub fn find(&self, session: &SessionRef) -> Result<&SessionState, Refusal> {
-        let (id, sight) = match session {
-            SessionRef::Full(key) => return self.session(key),
-            SessionRef::Bare(id, sight) => (id, sight),
-        };
-        if sight.sees_nothing() {
-            Err(Error::not_found_bare(id))?;
-        }
-        let keys = self.bare.get(id).ok_or(Refusal::LoadAgain)?;
-        let seen = keys.iter().filter(|key| key.is_seen(sight));
-        let live = seen.filter_map(|key| self.live(key));
-        if self.means_many(id, sight) && live.clone().nth(1).is_none() {
-            // Most of the few have gone since, and there are others.
-            return Err(Refusal::LoadAgain);
-        }
-        let found = only_live(id, live)?;
-        session.require(&found.info.key).map_err(Error::from)?;
-        Ok(found)
-    }
-
-    /// The address that a bare id means, if it means one.
-    pub fn meant_by(&self, id: &SessionId, sight: &Visibility) -> Option<&SessionKey> {
-        let keys = self.bare.get(id)?.iter();
-        let mut live = keys.filter(|key| key.is_seen(sight) && self.live(key).is_some());
-        live.next().filter(|_| live.next().is_none() && !self.means_many(id, sight))
-    }
-
-    /// Whether the group has loaded only some of the sessions with a bare id, because there are many.
-    fn means_many(&self, id: &SessionId, sight: &Visibility) -> bool {
-        let few = self.many.get(id).into_iter().flatten();
-        few.filter(|key| key.is_seen(sight)).count() >= MANY_SESSIONS
     }
 
     /// The event that a session has under an id.
@@ -292,18 +251,6 @@ impl ScopeState {
 
 /// Sessions that one sweep ends.
 pub const SWEPT_SESSIONS: usize = 64;
-
-/// Live sessions of one id that are enough to know that it means more than one, also if some of them are deleted meanwhile.
-pub const MANY_SESSIONS: usize = 8;
-
-/// What a bare id means, of the live sessions that have it. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
-pub fn only_live<T>(id: &SessionId, mut live: impl Iterator<Item = T>) -> Result<T, Error> {
-    match (live.next(), live.next()) {
-        (None, _) => Err(Error::not_found_bare(id)),
-        (Some(session), None) => Ok(session),
-        (Some(_), Some(_)) => Err(Error::AmbiguousSessionId(id.clone())),
-    }
-}
 
 /// Bytes in memory of a key in the map of its scope, about, without name and value.
 pub const KEY_BYTES: usize = 96;

@@ -24,8 +24,7 @@ pub use changes::{
 };
 pub use fork::FORK_LEASE_SECS;
 pub use loaded::{
-    Emptied, KEY_BYTES, Loaded, MANY_SESSIONS, PastState, SWEPT_SESSIONS, ScopeState, SessionState,
-    entry_bytes, only_live,
+    Emptied, KEY_BYTES, Loaded, PastState, SWEPT_SESSIONS, ScopeState, SessionState, entry_bytes,
 };
 pub use needs::{Address, Mode, Needs, needs};
 use overlay::Transaction;

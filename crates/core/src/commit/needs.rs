@@ -1,6 +1,6 @@
 //! Needs: the reads of a decision, as data, so that a store can fetch them for a whole group in few statements or from its cache.
 
-use super::{Append, Request};
+use super::Request;
 use crate::domain::prelude::*;
 
 /// The reads of the decision about one request.
@@ -31,12 +31,9 @@ pub struct Needs<'r> {
     pub sweep: bool,
 }
 
-/// The address, which is resolved first.
 #[derive(Clone, Copy, Debug)]
 pub enum Address<'r> {
     Session(&'r SessionKey),
-    /// A session by its id alone, of those that are seen.
-    Bare(&'r SessionId, &'r Visibility),
     /// An application or a user.
     Wide(&'r Scope),
 }
@@ -103,7 +100,14 @@ pub fn needs(request: &Request) -> Needs<'_> {
             fork: Some(fork.target_incarnation),
             ..session(&fork.source)
         },
-        Request::Append(append) => of_append(append),
+        Request::Append(append) => Needs {
+            written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
+            checked: checked(&append.precondition),
+            all_state: append.return_state,
+            event_ids: append.events.iter().map(|event| &event.event_id).collect(),
+            request_id: append.request.as_ref().map(|request| &request.id),
+            ..session(&append.session)
+        },
         Request::Rewind(rewind) => Needs {
             checked: checked(&rewind.precondition),
             all_state: true,
@@ -120,21 +124,6 @@ pub fn needs(request: &Request) -> Needs<'_> {
             ..Needs::default()
         },
         Request::Sweep => Needs { sweep: true, ..Needs::default() },
-    }
-}
-
-fn of_append(append: &Append) -> Needs<'_> {
-    Needs {
-        address: Some(match &append.session {
-            SessionRef::Full(key) => Address::Session(key),
-            SessionRef::Bare(id, visible) => Address::Bare(id, visible),
-        }),
-        written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
-        checked: checked(&append.precondition),
-        all_state: append.return_state,
-        event_ids: append.events.iter().map(|event| &event.event_id).collect(),
-        request_id: append.request.as_ref().map(|request| &request.id),
-        ..Needs::default()
     }
 }
 

@@ -50,7 +50,7 @@ impl<'l> Overlay<'l> {
         }
     }
 
-    /// Ends the decision unless it is known what keys are. A bare id may mean another session by now than the one whose keys were loaded.
+    /// Ends the decision unless it is known what keys are.
     fn require<'k>(&self, mut keys: impl Iterator<Item = &'k StateKey>) -> Result<(), Refusal> {
         let base = |key: &StateKey| self.base[key.scope()? as usize];
         let covered = keys.all(|key| base(key).is_none_or(|scope| scope.covers(key.name())));
@@ -80,7 +80,7 @@ impl<'l> Overlay<'l> {
         Ok(delta.resolve(field, written, |key| Some(self.get(key)?.0))?)
     }
 
-    /// Applies what keys became. The version of a wider scope rises by one if one of its keys is among them; that of the session
+    /// Applies what keys became. The version of a shared scope rises by one if one of its keys is among them; that of the session
     /// becomes `own_version`. Errors: [`Error::StateTooLarge`].
     pub fn put(
         &mut self,

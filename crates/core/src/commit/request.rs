@@ -14,7 +14,7 @@ pub enum Request {
     /// Copies a bounded piece of a fork's events, those after an event that has been copied.
     CopyEvents(Fork, Sequence),
     FinishFork(Fork),
-    Append(Append),
+    Append(Append<SessionKey>),
     Rewind(RewindSession),
     UpdateState(StateUpdate),
     /// Ends sessions that have expired and removes rows of those that are gone, a bounded piece at a time.
@@ -156,10 +156,10 @@ pub struct RequestKey {
     pub fingerprint: Fingerprint,
 }
 
-/// Events to append to one session.
+/// Events to append to one session. What it names is resolved to the session's full key before it is decided.
 #[derive(Clone, Debug)]
-pub struct Append {
-    pub session: SessionRef,
+pub struct Append<S = SessionRef> {
+    pub session: S,
     /// At least one.
     pub events: Vec<NewEvent>,
     /// Checked once, before the first event. Of a replay only the life is.
@@ -168,6 +168,13 @@ pub struct Append {
     pub request: Option<RequestKey>,
     /// Answer with the merged state.
     pub return_state: bool,
+}
+
+impl<S> Append<S> {
+    pub fn to<T>(self, session: T) -> Append<T> {
+        let Self { session: _, events, precondition, request, return_state } = self;
+        Append { session, events, precondition, request, return_state }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -51,7 +51,7 @@ pub fn create(tx: &mut Transaction<'_>, create: &CreateSession) -> Result<Create
     Ok(Created { info, state: tx.loaded.state(&scope)?, created: true })
 }
 
-/// Puts a new session at its address, in the place of an expired one, with its state and the changes of wider scopes. Returns its row.
+/// Puts a new session at its address, in the place of an expired one, with its state and the changes of shared scopes. Returns its row.
 pub fn insert<'t>(
     tx: &'t mut Transaction<'_>,
     info: SessionInfo,
@@ -63,9 +63,6 @@ pub fn insert<'t>(
     if let Some(expired) = expired.and_then(|it| tx.loaded.sessions.remove(&it)) {
         end(tx, expired.info);
     }
-    // What the id means now is loaded for the next group: nothing has locked this session's user and application for requests that name
-    // only the id.
-    tx.loaded.bare.remove(&key.session_id);
     tx.loaded.addresses.insert(key.clone(), Some(incarnation));
     let own = ScopeState { complete: true, ..ScopeState::default() };
     tx.loaded.sessions.insert(incarnation, SessionState { info, own, markers });
@@ -182,9 +179,6 @@ fn look_at(tx: &mut Transaction<'_>, Emptied { key, is_used, is_named }: Emptied
 fn end(tx: &mut Transaction<'_>, info: SessionInfo) {
     let incarnation = info.incarnation;
     tx.loaded.sessions.remove(&incarnation);
-    if let Some(addresses) = tx.loaded.bare.get_mut(&info.key.session_id) {
-        addresses.retain(|address| *address != info.key);
-    }
     tx.loaded.addresses.insert(info.key.clone(), None);
     tx.changes.sessions.remove(&incarnation);
     tx.changes.scopes.remove(&ScopeKey::Session(incarnation));

@@ -202,10 +202,6 @@ impl Visibility {
         Self { permissions, app_state, right }
     }
 
-    pub fn is_everything(&self) -> bool {
-        matches!(self.permissions, Permissions::Everything)
-    }
-
     /// Whether no session is visible.
     pub fn sees_nothing(&self) -> bool {
         match &self.permissions {

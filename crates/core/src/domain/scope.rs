@@ -22,6 +22,12 @@ pub enum SessionRef {
     Bare(SessionId, Visibility),
 }
 
+impl From<SessionKey> for SessionRef {
+    fn from(key: SessionKey) -> Self {
+        Self::Full(key)
+    }
+}
+
 impl SessionKey {
     /// Whether a caller sees the session.
     pub fn is_seen(&self, visibility: &Visibility) -> bool {
@@ -87,7 +93,7 @@ named! {
 }
 
 impl ScopeKind {
-    /// Whether a key is visible from this scope: it is this scope's own or a wider one's.
+    /// Whether a key is visible from this scope: it is this scope's own or one of a scope around it.
     pub fn takes(self, key: &StateKey) -> bool {
         key.scope().is_some_and(|scope| scope <= self)
     }

@@ -54,7 +54,7 @@ pub struct Position {
     /// 0 for a user or an application.
     pub incarnation: Incarnation,
     pub sequence: Sequence,
-    /// The last changes delivered of the wider scopes (a scope's own included).
+    /// The last changes delivered of the shared scopes (a scope's own included).
     pub versions: ScopeVersions,
 }
 

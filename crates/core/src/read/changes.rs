@@ -1,6 +1,6 @@
 //! A page of a watch: what follows a position.
 
-use futures_util::future::try_join;
+use futures_util::future::{join, try_join};
 
 use super::{
     Bases, Budget, Node, PIECE_ROWS, Read, Rows, ScopeChange, ScopeHead, WatchPage, WatchQuery,
@@ -33,20 +33,35 @@ impl Read for WatchQuery {
         let events = async {
             match nodes.get(ScopeKind::Session as usize) {
                 Some(session) if self.position.sequence < last => {
-                    follow_events(rows, session, last, &mut page, &mut budget).await
+                    let followed = follow_events(rows, session, last, &mut page, &mut budget).await;
+                    page.end_before_damage(followed)
                 }
                 _ => Ok(()),
             }
         };
         let ((), heads) = try_join(events, shared(rows, &nodes)).await?;
         page.bases = Bases::of_heads(heads);
-        // Changes of wider scopes come when no event is left: those that events overwrote are not sent.
+        // Changes of shared scopes come when no event is left: those that events overwrote are not sent.
         for (node, ScopeHead { version, .. }) in nodes.iter().zip(heads) {
             if page.complete {
-                follow_changes(rows, node, version, own, &mut page, &mut budget).await?;
+                let followed = follow_changes(rows, node, version, own, &mut page, &mut budget);
+                let followed = followed.await;
+                page.end_before_damage(followed)?;
             }
         }
         Ok(Some(page))
+    }
+}
+
+impl WatchPage {
+    /// What lies before damage is a page. The next one begins with the damage.
+    fn end_before_damage(&mut self, followed: Result<(), Error>) -> Result<(), Error> {
+        let is_empty = self.events.is_empty() && self.changes.is_empty();
+        if is_empty || !matches!(followed, Err(Error::Damaged(..))) {
+            return followed;
+        }
+        self.complete = false;
+        Ok(())
     }
 }
 
@@ -58,24 +73,28 @@ async fn follow_events<R: Rows>(
     page: &mut WatchPage,
     budget: &mut Budget,
 ) -> Result<(), Error> {
-    let visible = log::visible(rows, session, last).await?;
-    while page.position.sequence < last {
-        let (items_left, bytes_left) = budget.left();
-        let max_rows = PIECE_ROWS.min(items_left.saturating_add(1));
-        let wanted = first_of(&[(page.position.sequence, last)], false, max_rows);
-        for event in log::events(rows, session, &visible, &wanted, bytes_left).await? {
-            if !budget.take(event.bytes()) {
-                page.complete = false;
-                return Ok(());
+    let read = async {
+        while page.position.sequence < last {
+            let (items_left, bytes_left) = budget.left();
+            let max_rows = PIECE_ROWS.min(items_left.saturating_add(1));
+            let wanted = first_of(&[(page.position.sequence, last)], false, max_rows);
+            for event in log::events(rows, session, &wanted, bytes_left).await? {
+                if !budget.take(event.bytes()) {
+                    page.complete = false;
+                    return Ok(());
+                }
+                page.position.sequence = event.sequence;
+                page.events.push(event);
             }
-            page.position.sequence = event.sequence;
-            page.events.push(event);
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    let (visible, read) = join(log::visible(rows, session, last), read).await;
+    log::mark_rewound(&mut page.events, &visible?);
+    read
 }
 
-/// Puts the changes of a wider scope behind the page's position on it, up to its version, as far as they fit: those that are still the
+/// Puts the changes of a shared scope behind the page's position on it, up to its version, as far as they fit: those that are still the
 /// newest of their keys, and were not made by the session `own`.
 async fn follow_changes<R: Rows>(
     rows: &R,

@@ -3,6 +3,8 @@
 //! First the newest events are counted, if only some of them are wanted; then the page is filled. Events that a rewind hid are skipped,
 //! and no step looks at more rows than it may.
 
+use std::collections::VecDeque;
+
 use futures_util::future::{OptionFuture, try_join};
 
 use super::{
@@ -13,7 +15,7 @@ use super::{
 };
 use crate::domain::prelude::*;
 
-/// Rows that are looked at for a filter at once: it reads short columns only.
+/// Rows that are looked at for a filter at most at once: it reads short columns only.
 const FILTERED_ROWS: usize = 2000;
 
 /// A read of a session. All of its steps see the log up to the same event, which never changes.
@@ -61,7 +63,7 @@ impl SessionRead {
             return Err(Error::BeyondLastSequence { asked, last_sequence: newest });
         }
         let nodes = Node::visible(&Scope::Session(info.key.clone()), Some(info.incarnation));
-        let node = Node::session(&info.key, info.incarnation);
+        let node = nodes[ScopeKind::Session as usize].clone();
         let mut versions = info.created_versions;
         if let Some(at) = *as_of {
             (info.last_sequence, info.last_event_time) = (at, info.create_time);
@@ -140,6 +142,7 @@ impl Search {
         };
         let EventSelection { after, up_to, .. } = self.selection;
         let rest = (!is_whole).then_some(Rest { after, up_to });
+        log::mark_rewound(&mut self.found, &visible);
         Ok(Some(EventPage { events: std::mem::take(&mut self.found), rest }))
     }
 
@@ -147,6 +150,7 @@ impl Search {
     async fn count<R: Rows>(&mut self, rows: &R, visible: &Visible) -> Result<bool, Error> {
         let Some(mut missing) = self.selection.recent else { return Ok(true) };
         let mut rows_left = PAGE_SCANNED;
+        let mut piece = first_piece(usize::try_from(missing).unwrap_or(usize::MAX));
         if self.all_pass() {
             for (low, high) in self.ranges(visible, self.from) {
                 if missing == 0 {
@@ -160,8 +164,8 @@ impl Search {
             if rows_left == 0 {
                 return Ok(false);
             }
-            let max_rows = FILTERED_ROWS.min(rows_left);
-            let wanted = first_of(&self.ranges(visible, self.from), true, max_rows);
+            let wanted = first_of(&self.ranges(visible, self.from), true, piece.min(rows_left));
+            piece = (piece * 2).min(FILTERED_ROWS);
             if wanted.is_empty() || self.all_pass() {
                 self.selection.recent = None;
                 return Ok(true);
@@ -184,41 +188,57 @@ impl Search {
     async fn fill<R: Rows>(&mut self, rows: &R, visible: &Visible) -> Result<End, Error> {
         let descending = self.selection.descending;
         let mut rows_left = PAGE_SCANNED;
+        let mut max_rows = first_piece(self.budget.left().0.saturating_add(1));
+        // Events that pass and are not on the page yet, and the last row that was looked at for them.
+        let (mut passing, mut looked_at) = (VecDeque::new(), 0);
         loop {
+            if passing.is_empty() {
+                let mut ranges = self.ranges(visible, self.limit);
+                if !descending {
+                    ranges.reverse();
+                }
+                let wanted = first_of(&ranges, descending, max_rows);
+                if wanted.is_empty() {
+                    return Ok(End::Whole);
+                }
+                if rows_left == 0 {
+                    return Ok(End::Scanned);
+                }
+                rows_left = rows_left.saturating_sub(wanted.len());
+                max_rows = (max_rows * 2).min(FILTERED_ROWS);
+                (passing, looked_at) = self.passing(rows, wanted).await?;
+            }
             let (items_left, bytes_left) = self.budget.left();
-            let max_items = items_left.saturating_add(1);
-            let max_rows = if self.all_pass() { PIECE_ROWS.min(max_items) } else { FILTERED_ROWS };
-            let mut ranges = self.ranges(visible, self.limit);
-            if !descending {
-                ranges.reverse();
-            }
-            let wanted = first_of(&ranges, descending, max_rows);
-            let Some(mut last) = wanted.last().copied() else { return Ok(End::Whole) };
-            if rows_left == 0 {
-                return Ok(End::Scanned);
-            }
-            rows_left = rows_left.saturating_sub(wanted.len());
-            let mut passing = wanted;
-            if !self.all_pass() {
-                let heads = log::event_heads(rows, &self.node, &passing).await?;
-                last = heads.last().map_or(last, |head| head.sequence);
-                let heads = heads.iter().filter(|head| passes(head, &self.selection.filter));
-                passing = heads.map(|head| head.sequence).collect();
-            }
-            let piece = &passing[..passing.len().min(max_items).min(PIECE_ROWS)];
-            let found = log::events(rows, &self.node, visible, piece, bytes_left).await?;
-            let is_all = found.len() == passing.len();
-            for event in found {
+            let at_once = PIECE_ROWS.min(items_left.saturating_add(1));
+            let piece: Vec<Sequence> = passing.iter().copied().take(at_once).collect();
+            for event in log::events(rows, &self.node, &piece, bytes_left).await? {
                 if !self.budget.take(event.bytes()) {
                     return Ok(End::Full);
                 }
                 self.advance(event.sequence);
+                passing.pop_front();
                 self.found.push(event);
             }
-            if is_all {
-                self.advance(last);
+            if passing.is_empty() {
+                self.advance(looked_at);
             }
         }
+    }
+
+    /// Those of some rows that pass, and the last row that was looked at.
+    async fn passing<R: Rows>(
+        &self,
+        rows: &R,
+        mut wanted: Vec<Sequence>,
+    ) -> Result<(VecDeque<Sequence>, Sequence), Error> {
+        let mut last = wanted.last().copied().unwrap_or_default();
+        if !self.all_pass() {
+            let heads = log::event_heads(rows, &self.node, &wanted).await?;
+            last = heads.last().map_or(last, |head| head.sequence);
+            let heads = heads.iter().filter(|head| passes(head, &self.selection.filter));
+            wanted = heads.map(|head| head.sequence).collect();
+        }
+        Ok((wanted.into(), last))
     }
 
     /// Notes that an event has been looked at.
@@ -243,6 +263,11 @@ impl Search {
         let parts = parts.iter().map(|&(low, high)| (low.max(*after), high.min(end)));
         parts.filter(|(low, high)| low < high).collect()
     }
+}
+
+/// Rows to look at first, for some events.
+fn first_piece(events: usize) -> usize {
+    events.clamp(PIECE_ROWS, FILTERED_ROWS)
 }
 
 /// Whether an event passes a filter, rewinds aside.

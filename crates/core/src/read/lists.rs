@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Budget, Node, Read, Rows, SessionOrder, SessionPage, SessionRecord, SessionsQuery,
-    session::states,
+    session::undamaged,
 };
 use crate::domain::prelude::*;
 
@@ -21,8 +21,12 @@ pub fn list_key(info: &SessionInfo) -> ListKey {
     (info.last_event_time, info.key.user_id.clone(), info.key.session_id.clone())
 }
 
-/// Ties are ascending in either order.
-pub fn compare(order: SessionOrder, a: &ListKey, b: &ListKey) -> Ordering {
+/// The order of a list by time, user id and session id. Ties are ascending in either order.
+pub fn compare<U: Ord, S: Ord>(
+    order: SessionOrder,
+    a: &(Time, U, S),
+    b: &(Time, U, S),
+) -> Ordering {
     let time = match order {
         SessionOrder::LeastRecent => a.0.cmp(&b.0),
         SessionOrder::MostRecent => b.0.cmp(&a.0),
@@ -37,11 +41,11 @@ impl Read for SessionsQuery {
         let mut page = SessionPage { sessions: Vec::new(), rest: self.after.clone() };
         let mut budget = Budget::new(self.max_items, self.max_bytes);
         let mut scanned = 0;
+        // One more than the page takes tells whether others follow. When few pass, more are read at once.
+        let mut piece = self.max_items.saturating_add(1);
         while scanned < PAGE_SCANNED {
-            let max_rows = match self.labels.as_map().is_empty() {
-                true => PIECE_SESSIONS.min(budget.left().0.saturating_add(1)),
-                false => PIECE_SESSIONS,
-            };
+            let max_rows = piece.min(PIECE_SESSIONS);
+            piece = max_rows * 4;
             let listed = rows.listed(self, page.rest.as_ref(), max_rows).await?;
             let is_end = listed.len() < max_rows;
             scanned += listed.len();
@@ -63,6 +67,13 @@ impl Read for SessionsQuery {
     }
 }
 
+/// A session on its way to a page.
+struct Listed {
+    record: SessionRecord,
+    /// The scopes that it sees, if it passes.
+    nodes: Option<Vec<Node>>,
+}
+
 impl SessionsQuery {
     /// Puts sessions on the page, if they pass. Its rest begins behind the last one looked at. Returns whether all were taken.
     async fn put<R: Rows>(
@@ -76,31 +87,36 @@ impl SessionsQuery {
         let passes = |info: &SessionInfo| !info.expired(now) && info.labels.contain(&self.labels);
         let mut end = Ok(true);
         let read = listed.into_iter().map_while(|row| row.map_err(|error| end = Err(error)).ok());
-        let read: Vec<(SessionRecord, bool)> = read
-            .map(|record| {
-                let is_wanted = passes(&record.info);
-                (record, is_wanted)
-            })
-            .collect();
-        let mut rest = &read[..];
-        while !rest.is_empty() {
+        let read = read.map(|record| {
+            let nodes = passes(&record.info).then(|| nodes(&record.info));
+            Listed { record, nodes }
+        });
+        let mut read: Vec<Listed> = read.collect();
+        let mut at_once = read.len();
+        while !read.is_empty() {
+            let first = &read[..read.len().min(at_once)];
             let (piece, states) = match self.with_state {
-                true => states_of(rows, rest, budget.left().1).await?,
-                false => (rest.len(), BTreeMap::new()),
+                false => (read.len(), BTreeMap::new()),
+                true => match states_of(rows, first, budget.left().1).await {
+                    // One after the other, up to the damage.
+                    Err(Error::Damaged(..)) if at_once > 1 => {
+                        at_once = 1;
+                        continue;
+                    }
+                    states => states?,
+                },
             };
-            for (SessionRecord { info, .. }, is_wanted) in &rest[..piece] {
-                if *is_wanted {
-                    let nodes = nodes(info);
-                    let parts = nodes.iter().filter_map(|node| states.get(node));
-                    let state = self.with_state.then(|| State(parts.flatten().cloned().collect()));
+            for Listed { record: SessionRecord { info, .. }, nodes } in read.drain(..piece) {
+                let place = list_key(&info);
+                if let Some(nodes) = nodes {
+                    let state = self.with_state.then(|| merged(&nodes, &states)).transpose()?;
                     if !budget.take(state.as_ref().map_or(0, State::text_len)) {
                         return Ok(false);
                     }
-                    page.sessions.push((info.clone(), state));
+                    page.sessions.push((info, state));
                 }
-                page.rest = Some(list_key(info));
+                page.rest = Some(place);
             }
-            rest = &rest[piece..];
         }
         end
     }
@@ -110,34 +126,40 @@ fn nodes(info: &SessionInfo) -> Vec<Node> {
     Node::visible(&Scope::Session(info.key.clone()), Some(info.incarnation))
 }
 
+/// The state that scopes merge. Errors: [`Error::Damaged`] of a session's own value.
+fn merged(nodes: &[Node], states: &BTreeMap<Node, Vec<StateEntry>>) -> Result<State, Error> {
+    let parts: Vec<(&Node, &Vec<StateEntry>)> =
+        nodes.iter().filter_map(|node| states.get_key_value(node)).collect();
+    undamaged(parts.iter().map(|(node, state)| (*node, &state[..])))?;
+    Ok(State(parts.into_iter().flat_map(|(_, state)| state).cloned().collect()))
+}
+
 /// The states that the first of some sessions merge, if they are wanted: as many as fit into about `max_bytes`, with the number of those
 /// sessions.
 async fn states_of<R: Rows>(
     rows: &R,
-    sessions: &[(SessionRecord, bool)],
+    sessions: &[Listed],
     max_bytes: usize,
 ) -> Result<(usize, BTreeMap<Node, Vec<StateEntry>>), Error> {
-    let wanted = || sessions.iter().filter(|(_, is_wanted)| *is_wanted);
-    let shared = wanted().flat_map(|(record, _)| nodes(&record.info).into_iter().take(2));
+    let shared = sessions.iter().flat_map(|it| it.nodes.iter().flatten().take(2).cloned());
     let shared: Vec<Node> = shared.collect::<BTreeSet<_>>().into_iter().collect();
     let heads = rows.heads(&shared).await?;
     let bytes_of: BTreeMap<&Node, usize> =
         shared.iter().zip(heads.iter().map(|head| head.state_bytes)).collect();
     let (mut piece, mut bytes) = (0, 0);
     let mut wanted = BTreeSet::new();
-    for (SessionRecord { info, state_bytes }, is_wanted) in sessions {
+    for Listed { record, nodes } in sessions {
         if bytes >= max_bytes.max(1) {
             break;
         }
         piece += 1;
-        if *is_wanted {
-            let nodes = nodes(info);
-            bytes += state_bytes;
+        if let Some(nodes) = nodes {
+            bytes += record.state_bytes;
             bytes += nodes.iter().filter_map(|node| bytes_of.get(node)).sum::<usize>();
-            wanted.extend(nodes);
+            wanted.extend(nodes.iter().cloned());
         }
     }
     let wanted: Vec<Node> = wanted.into_iter().collect();
-    let states = states(rows, &wanted).await?;
+    let states = rows.states(&wanted).await?;
     Ok((piece, wanted.into_iter().zip(states).collect()))
 }

@@ -69,11 +69,10 @@ pub fn is_of(session: Option<Incarnation>, source: Option<&Source>) -> bool {
     source.is_some_and(|source| Some(source.incarnation) == session)
 }
 
-/// Events, of which those are rewound that are not visible.
+/// Events, as if none were rewound.
 pub async fn events<R: Rows>(
     rows: &R,
     session: &Node,
-    visible: &Visible,
     wanted: &[Sequence],
     max_bytes: usize,
 ) -> Result<Vec<Event>, Error> {
@@ -81,9 +80,14 @@ pub async fn events<R: Rows>(
         return Ok(Vec::new());
     }
     let found = rows.events(session, wanted, max_bytes.clamp(1, PIECE_BYTES)).await?;
-    let mut found = until_missing(found, wanted, |event| event.sequence)?;
-    found.iter_mut().for_each(|event| event.rewound = !visible.contains(event.sequence));
-    Ok(found)
+    until_missing(found, wanted, |event| event.sequence)
+}
+
+/// Marks the events that are not visible.
+pub fn mark_rewound(events: &mut [Event], visible: &Visible) {
+    for event in events {
+        event.rewound = !visible.contains(event.sequence);
+    }
 }
 
 pub async fn event_heads<R: Rows>(

@@ -24,6 +24,7 @@ mod tests;
 use futures_util::FutureExt as _;
 
 pub use events::SessionRead;
+pub use history::HistoryRead;
 pub use lists::{ListKey, compare, list_key};
 pub use log::{
     PIECE_BYTES, PIECE_ROWS, event_heads, first_of, is_of, runs, until_damage, until_missing,

@@ -8,7 +8,7 @@ use super::{ApplicationsQuery, NamePage, Read, Rows, UsersQuery};
 use crate::domain::{limits::ID_BYTES, prelude::*};
 
 /// Rows that are read at once. Of a name that is used the others are passed over.
-const PIECE_ROWS: usize = 128;
+const PIECE_NAMES: usize = 128;
 
 /// Pieces of one step: some milliseconds.
 const STEP_PIECES: usize = 8;
@@ -94,8 +94,8 @@ impl<T> NamesRead<T> {
         // What is known of a name by its sessions has not to be known by its scopes.
         let SessionKey { app_name, user_id, .. } = &self.sessions.after;
         let of = self.users_of.as_ref();
-        let read = rows.scopes(of, (app_name, user_id), PIECE_ROWS).await?;
-        self.scopes.is_end = read.len() < PIECE_ROWS;
+        let read = rows.scopes(of, (app_name, user_id), PIECE_NAMES).await?;
+        self.scopes.is_end = read.len() < PIECE_NAMES;
         for (app, user, state_bytes) in read {
             let row = behind(app.as_str(), Some(user.as_str()));
             self.scopes.after = self.take(row, state_bytes > 0);
@@ -109,14 +109,16 @@ impl<T> NamesRead<T> {
             false => self.scopes.after.clone(),
         };
         let range = (&self.sessions.after, &up_to);
-        let read = rows.addresses(self.users_of.as_ref(), range, PIECE_ROWS).await?;
+        let read = rows.addresses(self.users_of.as_ref(), range, PIECE_NAMES).await?;
         let now = rows.now().await;
-        let is_all = read.len() < PIECE_ROWS;
+        let is_all = read.len() < PIECE_NAMES;
         for (row, expires) in read {
             self.sessions.after = self.take(row, expires.is_none_or(|at| at > now));
         }
         if is_all {
-            self.sessions = Place { after: up_to, is_end: self.scopes.is_end };
+            // A name that was found may have led further.
+            let after = up_to.max(self.sessions.after.clone());
+            self.sessions = Place { after, is_end: self.scopes.is_end };
         }
         Ok(())
     }

@@ -60,8 +60,8 @@ pub struct SessionsQuery {
 pub struct SessionPage {
     /// In the requested order, with their states if requested.
     pub sessions: Vec<(SessionInfo, Option<State>)>,
-    /// The last session looked at, behind which the next page begins; `None` at the end. A page may be short, even empty, and have
-    /// more behind it.
+    /// The last session looked at, behind which the next page begins; `None` at the end. A short page may have more behind it, an
+    /// empty one has not.
     pub rest: Option<ListKey>,
 }
 
@@ -165,7 +165,7 @@ pub struct KeyChange {
     pub commit_time: Time,
     /// Empty for a creation.
     pub author: Author,
-    /// The session and the event that made it; `None`: a change of a wider scope by request, or a creation.
+    /// The session and the event that made it; `None`: a change of a shared scope by request, or a creation.
     pub source: Option<(SessionKey, Sequence)>,
 }
 
@@ -180,6 +180,10 @@ pub struct KeyChangePage {
 }
 
 impl KeyChangePage {
+    pub fn empty(incarnation: Incarnation) -> Self {
+        Self { changes: Vec::new(), more: false, incarnation }
+    }
+
     /// Adds a change that fits. Returns whether it did; otherwise older ones are left.
     pub fn put(&mut self, change: KeyChange, budget: &mut Budget) -> bool {
         self.more = !budget.take(change.value.as_ref().map_or(0, Json::len));
@@ -202,7 +206,7 @@ pub struct WatchQuery {
     pub max_bytes: usize,
 }
 
-/// A change of a wider scope.
+/// A change of a shared scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScopeChange {
     /// Application or user.

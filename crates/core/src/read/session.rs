@@ -41,19 +41,22 @@ impl Bases {
     }
 }
 
-/// The states of scopes now. Errors: [`Error::Damaged`] of a session's own value.
-pub async fn states<R: Rows>(rows: &R, nodes: &[Node]) -> Result<Vec<Vec<StateEntry>>, Error> {
-    let states = rows.states(nodes).await?;
-    let own = nodes.iter().zip(&states).filter(|(node, _)| node.kind() == ScopeKind::Session);
+/// Errors: [`Error::Damaged`] of a session's own value. Damage of what others share is part of an answer.
+pub fn undamaged<'s>(
+    states: impl IntoIterator<Item = (&'s Node, &'s [StateEntry])>,
+) -> Result<(), Error> {
+    let own = states.into_iter().filter(|(node, _)| node.kind() == ScopeKind::Session);
     match own.flat_map(|(_, state)| state).find(|entry| entry.value.is_damaged()) {
         Some(entry) => Err(Error::damaged_key(&entry.key)),
-        None => Ok(states),
+        None => Ok(()),
     }
 }
 
-/// Everything that is visible from some scopes now.
+/// Everything that is visible from some scopes now. Errors: [`Error::Damaged`] of a session's own value.
 pub async fn merged<R: Rows>(rows: &R, nodes: &[Node]) -> Result<State, Error> {
-    Ok(State(states(rows, nodes).await?.into_iter().flatten().collect()))
+    let states = rows.states(nodes).await?;
+    undamaged(nodes.iter().zip(states.iter().map(Vec::as_slice)))?;
+    Ok(State(states.into_iter().flatten().collect()))
 }
 
 /// Everything that was visible from a session right after an event, which left these versions. `newest` is the session's.
@@ -75,21 +78,33 @@ pub async fn merged_as_of<R: Rows>(
         if at <= base && node.kind() != ScopeKind::Session {
             return Ok(Vec::new());
         }
-        if at >= newest {
-            match states(rows, std::slice::from_ref(node)).await {
-                // The log has it as well.
-                Err(Error::Damaged(..)) => {}
-                now => return Ok(now?.into_iter().flatten().collect()),
-            }
+        if at < newest {
+            return entries_as_of(rows, node, base, at).await;
         }
-        let past = past(rows, node, base, at).await?.into_iter();
-        let entry = |(name, (value, version)): (Box<str>, (Option<_>, _))| {
-            let key = StateKey::in_scope(node.kind(), &name);
-            Some(StateEntry { key, value: value?, version })
-        };
-        Ok::<Vec<_>, Error>(past.filter_map(entry).collect())
+        match merged(rows, std::slice::from_ref(node)).await {
+            // The log has it as well. If that cannot be read, perhaps because of the damage, the damage is the error.
+            Err(damage @ Error::Damaged(..)) => {
+                entries_as_of(rows, node, base, at).await.map_err(|_| damage)
+            }
+            now => Ok(now?.0),
+        }
     });
     Ok(State(try_join_all(parts).await?.into_iter().flatten().collect()))
+}
+
+/// A scope's state as of a version, from its log.
+async fn entries_as_of<R: Rows>(
+    rows: &R,
+    node: &Node,
+    base: Version,
+    at: Version,
+) -> Result<Vec<StateEntry>, Error> {
+    let past = past(rows, node, base, at).await?;
+    let entry = |(name, (value, version)): (Box<str>, (Option<_>, _))| {
+        let key = StateKey::in_scope(node.kind(), &name);
+        Some(StateEntry { key, value: value?, version })
+    };
+    Ok(past.into_iter().filter_map(entry).collect())
 }
 
 /// Some keys, as far as they are visible from some scopes and have a value.

@@ -320,10 +320,11 @@ fn an_earlier_life_of_a_user_is_not_read() {
         max_items: 10,
         max_bytes: usize::MAX,
     };
-    let page = written.of(query.clone()).unwrap();
+    let page = written.of(HistoryRead::from(query.clone())).unwrap();
     let versions = page.changes.iter().map(|change| change.version);
     assert_eq!((versions.collect::<Vec<_>>(), page.more), (vec![6, 5, 4], false));
-    let page = written.of(KeyChangeQuery { max_items: 2, before: Some(6), ..query }).unwrap();
+    let query = KeyChangeQuery { max_items: 2, before: Some(6), ..query };
+    let page = written.of(HistoryRead::from(query)).unwrap();
     let versions = page.changes.iter().map(|change| change.version);
     assert_eq!((versions.collect::<Vec<_>>(), page.more), (vec![5, 4], false));
 }

@@ -4,7 +4,7 @@ use super::{plans::scan_of, *};
 use crate::{connect::connection::Connection, read::rows::Reader};
 use sessiond_core::{
     domain::page::EventSelection,
-    read::{NamesRead, Read, SessionRead},
+    read::{HistoryRead, NamesRead, Read, SessionRead},
 };
 use sessiond_store::{
     ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
@@ -142,7 +142,7 @@ async fn read_state(reader: &Reader<'_>) {
             max_items: 100,
             max_bytes: 1000,
         };
-        assert!(answer(reader, query).await.changes.len() > 10);
+        assert!(answer(reader, HistoryRead::from(query)).await.changes.len() > 10);
         let all = StateQuery { scope: scope.clone(), keys: None };
         let now = answer(reader, all).await.position;
         let position = Position { sequence: 0, versions: ScopeVersions::default(), ..now };

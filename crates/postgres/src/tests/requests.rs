@@ -8,11 +8,11 @@ pub(super) fn creation(session: &str) -> CreateSession {
 }
 
 /// An append of one event.
-pub(super) fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append {
+pub(super) fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append<SessionKey> {
     append(session, id, delta(set))
 }
 
-pub(super) fn append(session: &str, id: &str, delta: Delta) -> Append {
+pub(super) fn append(session: &str, id: &str, delta: Delta) -> Append<SessionKey> {
     batch(session, [NewEvent { body: Some(json("{}")), ..shared_tests::event_of(id, delta) }])
 }
 

@@ -4,7 +4,6 @@
 
 use super::{
     super::{
-        bare,
         columns::{pipeline, step},
         connect::clock::{DATABASE_TIME, DatabaseClock, database_time},
         prelude::*,
@@ -108,17 +107,15 @@ pub(super) async fn load(
 ) -> Result<Stored, Failure> {
     // To look for what may have expired.
     let about = clock.now();
-    let (named, many) = bare::look_up(connection, needs, about).await?;
     let is_sweep = needs.iter().any(|needs| needs.sweep);
     let swept = match is_sweep {
         true => rare::look_up_swept(connection, about).await?,
         false => rare::Swept::default(),
     };
-    let mut needed = Needed::of(needs, &named);
+    let mut needed = Needed::of(needs);
     needed.sessions.extend(swept.expired.iter().cloned());
     needed.scopes.extend(swept.emptied.iter().cloned());
     needed.visible.extend(swept.emptied.iter().cloned());
-    loaded.bare.extend(named);
     let [sessions, scopes, observed, keys, whole, events, requests, time] =
         read(connection, &needed, record).await?;
     loaded.now = clock.observe(database_time(time.first())?);
@@ -129,7 +126,6 @@ pub(super) async fn load(
     fill::whole(&whole, &needed, loaded)?;
     fill::events(&events, &needed, loaded)?;
     fill::requests(&requests, &needed, loaded)?;
-    bare::note_many(many, about, loaded);
     let is_new = |node: &Node| loaded.scope(&node.key()).is_none_or(|it| it.version == 0);
     if needed.scopes.iter().any(is_new) {
         loaded.version_floor = rare::read_version_floor(connection).await?;

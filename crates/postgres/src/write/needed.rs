@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{bare::Bare, prelude::*};
+use super::super::prelude::*;
 use sessiond_core::commit::{Address, Mode, Needs};
 
 /// The address of what has state. That of an application has no user and no session id, that of a user no session id.
@@ -26,17 +26,12 @@ pub(super) struct Needed<'r> {
 }
 
 impl<'r> Needed<'r> {
-    pub(super) fn of(needs: &[Needs<'r>], bare: &Bare) -> Self {
+    pub(super) fn of(needs: &[Needs<'r>]) -> Self {
         let mut needed = Self::default();
         for needs in needs {
             match needs.address {
                 None => {}
                 Some(Address::Session(key)) => needed.add_session(key, needs),
-                Some(Address::Bare(id, visibility)) => {
-                    let keys = bare.get(id).into_iter().flatten();
-                    let seen = keys.filter(|key| key.is_seen(visibility));
-                    seen.for_each(|key| needed.add_session(key, needs));
-                }
                 Some(Address::Wide(scope)) => {
                     let narrowest = needed.add_scopes(scope.app_name(), scope.user_id(), needs);
                     let request = needs.request_id.map(|id| (place(&narrowest), id));

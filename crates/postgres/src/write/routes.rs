@@ -1,8 +1,7 @@
 //! The lane of each request.
 //!
 //! The requests of a user stay in one lane as long as one of them is in flight, so that they take effect in the order in which they
-//! came. A bare id does not say whose session it is, so it follows the requests of every session of this id, and they follow it.
-//! Otherwise those that change or check an application's key go to the lane of the application, where they wait in a queue instead of
+//! came. Otherwise those that change or check an application's key go to the lane of the application, where they wait in a queue instead of
 //! for each other's locks, and the rest are spread by user.
 
 use std::{
@@ -15,8 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::super::prelude::*;
 use sessiond_core::commit::{Address, Mode, Request, needs};
 
-/// The lanes of what has requests in flight: a user, an id that addresses name, or a bare id. By the hash of its name: whatever else
-/// has the same hash shares its lane.
+/// The lanes of users that have requests in flight, by the hash of their names: those of the same hash share a lane.
 pub(super) struct Routes {
     lanes: usize,
     held: Mutex<HashMap<u64, InLane>>,
@@ -27,10 +25,10 @@ struct InLane {
     requests: usize,
 }
 
-/// Keeps what a request names in its lane until it is dropped.
+/// Keeps a user in its lane until it is dropped.
 pub(in super::super) struct Route {
     routes: Arc<Routes>,
-    names: Vec<u64>,
+    user: Option<u64>,
 }
 
 impl Routes {
@@ -39,41 +37,26 @@ impl Routes {
         Arc::new(Self { lanes, held: Mutex::default() })
     }
 
-    /// The lane of a request, in which what it names is kept.
+    /// The lane of a request, in which its user is kept.
     pub(super) fn route(self: &Arc<Self>, request: &Request) -> (usize, Route) {
         let needs = needs(request);
-        let id = |id: &SessionId| hash(&["id", id.as_str()]);
-        let bare = |id: &SessionId| hash(&["bare", id.as_str()]);
-        let user = |app: &AppName, user: &UserId| hash(&["user", app.as_str(), user.as_str()]);
-        let is_of_user = needs.mode(ScopeKind::Application) == Mode::Observe;
-        let spread = |app: &AppName, user: Option<u64>| {
-            user.filter(|_| is_of_user).unwrap_or_else(|| hash(&["app", app.as_str()]))
-        };
-        // What is kept, what is followed, and what decides if nothing is in flight. Other users may have sessions of the same id: an
-        // address follows only what may mean them all.
-        let (names, follows, free) = match needs.address {
+        let (app, user) = match needs.address {
             // A sweep.
-            None => (vec![], vec![], 0),
-            Some(Address::Bare(session, _)) => {
-                (vec![bare(session)], vec![bare(session), id(session)], bare(session))
-            }
-            Some(Address::Wide(scope)) => {
-                let user = scope.user_id().map(|it| user(scope.app_name(), it));
-                (Vec::from_iter(user), Vec::from_iter(user), spread(scope.app_name(), user))
-            }
-            Some(Address::Session(key)) => {
-                let (app, session) = (&key.app_name, &key.session_id);
-                let user = user(app, &key.user_id);
-                (vec![user, id(session)], vec![user, bare(session)], spread(app, Some(user)))
-            }
+            None => (None, None),
+            Some(Address::Wide(scope)) => (Some(scope.app_name()), scope.user_id()),
+            Some(Address::Session(key)) => (Some(&key.app_name), Some(&key.user_id)),
         };
-        let mut held = self.lock();
-        let in_lane = follows.iter().find_map(|name| held.get(name));
-        let lane = in_lane.map_or(self.lane(free), |in_lane| in_lane.lane);
-        for name in &names {
-            held.entry(*name).or_insert(InLane { lane, requests: 0 }).requests += 1;
+        let user = app.zip(user).map(|(app, user)| hash(&["user", app.as_str(), user.as_str()]));
+        let app = app.map_or(0, |app| hash(&["app", app.as_str()]));
+        let is_of_user = needs.mode(ScopeKind::Application) == Mode::Observe;
+        let mut lane = self.lane(user.filter(|_| is_of_user).unwrap_or(app));
+        if let Some(user) = user {
+            let mut held = self.lock();
+            let in_lane = held.entry(user).or_insert(InLane { lane, requests: 0 });
+            in_lane.requests += 1;
+            lane = in_lane.lane;
         }
-        (lane, Route { routes: Arc::clone(self), names })
+        (lane, Route { routes: Arc::clone(self), user })
     }
 
     fn lane(&self, hash: u64) -> usize {
@@ -93,12 +76,12 @@ fn hash(names: &[&str]) -> u64 {
 impl Drop for Route {
     fn drop(&mut self) {
         let mut held = self.routes.lock();
-        for name in &self.names {
-            if let Some(in_lane) = held.get_mut(name) {
-                in_lane.requests -= 1;
-                if in_lane.requests == 0 {
-                    held.remove(name);
-                }
+        if let Some(user) = self.user
+            && let Some(in_lane) = held.get_mut(&user)
+        {
+            in_lane.requests -= 1;
+            if in_lane.requests == 0 {
+                held.remove(&user);
             }
         }
     }
@@ -107,11 +90,8 @@ impl Drop for Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{bare::Bare, write::needed::Needed};
-    use sessiond_core::{
-        commit::Append,
-        domain::{delta::Delta, permission::Visibility, precondition::Condition},
-    };
+    use crate::write::needed::Needed;
+    use sessiond_core::domain::{delta::Delta, precondition::Condition};
     use sessiond_store::tests::{change, one, rewind, user_scope};
 
     fn key(user: &str) -> SessionKey {
@@ -130,7 +110,7 @@ mod tests {
         let (again, second) = routes.route(&request);
         assert_eq!(lane, again);
         drop(first);
-        assert_eq!(routes.lock().len(), 2);
+        assert_eq!(routes.lock().len(), 1);
         drop(second);
         assert!(routes.lock().is_empty());
     }
@@ -157,7 +137,7 @@ mod tests {
             assert_eq!(needs.mode(ScopeKind::Application), Mode::Check, "{request:?}");
             let routes = Routes::new(1 << 16);
             assert_eq!(routes.route(request).0, routes.lane(hash(&["app", "a"])), "{request:?}");
-            let needed = Needed::of(&[needs], &Bare::default());
+            let needed = Needed::of(&[needs]);
             assert!(needed.scopes.contains(&Node::application(&AppName::new("a").unwrap())));
         }
     }
@@ -170,23 +150,6 @@ mod tests {
         let all: Vec<_> = requests.collect();
         let lanes: std::collections::BTreeSet<usize> = all.iter().map(|(lane, _)| *lane).collect();
         assert_eq!(lanes.len(), 4);
-    }
-
-    #[test]
-    fn a_bare_id_follows_the_requests_of_its_session_and_holds_them() {
-        let routes = Routes::new(1 << 16);
-        let bare = |id: &str| {
-            let session = SessionRef::Bare(SessionId::new(id).unwrap(), Visibility::EVERYTHING);
-            Request::Append(Append { session, ..one("s", "1", &[]) })
-        };
-        let full = Request::Append(one("s", "2", &[]));
-        for (first, second) in [(&full, bare("s")), (&bare("s"), full.clone())] {
-            let (lane, _first) = routes.route(first);
-            assert_eq!(routes.route(&second).0, lane);
-            assert_ne!(routes.route(&bare("t")).0, lane);
-        }
-        let (of_user, _) = routes.route(&full);
-        assert_ne!(routes.route(&bare("s")).0, of_user, "none is in flight");
     }
 
     #[test]

@@ -35,7 +35,7 @@ async fn filled(sessions: &[&str]) -> Fixture {
             let set = [("k", "1"), ("user:k", "2"), ("app:k", "3")];
             let author = Author::new(USER).unwrap();
             let events = vec![NewEvent { author, ..event(&id, &set) }];
-            let session = SessionRef::Full(address_of(session));
+            let session = address_of(session);
             let append = Append { session, ..batch("s", events) };
             fixture.store().append(&call(), append).await.unwrap();
         }

@@ -1,13 +1,6 @@
 //! Several requests in one transaction: each sees what those before it did.
 
 use super::*;
-use sessiond_core::{
-    commit::SessionUpdate,
-    domain::{
-        permission::{Listed, Permissions, Right, Visibility},
-        session::Expiration,
-    },
-};
 
 fn direct() -> (TempDir, DirectWriter) {
     let folder = TempDir::new().unwrap();
@@ -74,106 +67,6 @@ fn an_update_without_a_session_keeps_the_version_of_the_application() {
         let expected = [format!("app:k=1@{version}"), format!("user:k=1@{version}")];
         assert_eq!(shown(&updated.state), expected);
     }
-}
-
-#[test]
-fn a_bare_id_of_a_caller_without_rights_is_not_looked_up() {
-    let (_folder, direct) = direct();
-    let mut writer = direct.writer();
-    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
-    let nothing = Listed { principal: "jwt:nobody".to_owned(), permissions: Vec::new() };
-    let nothing = Permissions::Listed(Arc::new(nothing));
-    let with = |permissions, id: &str| {
-        let sight = Visibility::new(permissions, Right::Write, false);
-        let session = SessionRef::Bare(SessionId::new("s").unwrap(), sight);
-        Request::Append(Append { session, ..one("s", id, &[]) })
-    };
-    let id = SessionId::new("s").unwrap();
-    let group = vec![with(nothing.clone(), "1")];
-    assert_eq!(sequence(&execute(&mut writer, group).0[0]), Err(Error::not_found_bare(&id)));
-    assert!(writer.loaded.bare.is_empty());
-    // The others of the group find it.
-    let group = vec![with(nothing, "1"), with(Permissions::Everything, "2")];
-    let answers = execute(&mut writer, group).0;
-    assert_eq!(sequence(&answers[0]), Err(Error::not_found_bare(&id)));
-    assert_eq!(sequence(&answers[1]), Ok(1));
-}
-
-/// 300 sessions of one id, and one more of the user `zoe` behind them.
-fn many_of_one_id(direct: &DirectWriter) {
-    let users = (0..300).map(|at| format!("u{at:03}")).chain(["zoe".to_owned()]);
-    let requests = users.map(|user| Request::Create(creation(&user, "main")));
-    execute(&mut direct.writer(), requests.collect());
-}
-
-fn by_id(sight: &Visibility, event_id: &str) -> Request {
-    let session = SessionRef::Bare(SessionId::new("main").unwrap(), sight.clone());
-    Request::Append(Append { session, ..one("main", event_id, &[]) })
-}
-
-#[test]
-fn an_id_that_means_many_sessions_loads_a_few_of_them() {
-    let (_folder, direct) = direct();
-    many_of_one_id(&direct);
-    let id = SessionId::new("main").unwrap();
-    let callers = [
-        (Visibility::EVERYTHING, Err(Error::AmbiguousSessionId(id.clone()))),
-        (sight_of("zoe"), Ok(1)),
-        (sight_of("u007"), Ok(1)),
-        (sight_of("nobody"), Err(Error::not_found_bare(&id))),
-    ];
-    // All of them are in one group, in either order.
-    for is_reversed in [false, true] {
-        let mut callers = callers.clone().to_vec();
-        if is_reversed {
-            callers.reverse();
-        }
-        let mut writer = direct.writer();
-        let requests = callers.iter().map(|(sight, _)| by_id(sight, "1"));
-        let (answers, groups) = execute(&mut writer, requests.collect());
-        let answered: Vec<_> = answers.iter().map(sequence).collect();
-        let expected: Vec<_> = callers.into_iter().map(|(_, answer)| answer).collect();
-        assert_eq!((answered, groups), (expected, 1));
-        let (sessions, addresses) = (writer.loaded.sessions.len(), writer.loaded.addresses.len());
-        assert!(sessions <= 10 && addresses <= 10, "{sessions} {addresses}");
-    }
-}
-
-#[test]
-fn an_id_that_means_many_sessions_is_looked_up_again_when_the_few_are_gone() {
-    let (_folder, direct) = direct();
-    many_of_one_id(&direct);
-    let mut writer = direct.writer();
-    let gone = |user: u64| Request::Delete(of_user(&format!("u{user:03}"), "main").into());
-    let ask = || by_id(&Visibility::EVERYTHING, "1");
-    let requests = (0..150).map(gone).chain([ask()]).chain((150..300).map(gone)).chain([ask()]);
-    let (answers, groups) = execute(&mut writer, requests.collect());
-    let ambiguous = Error::AmbiguousSessionId(SessionId::new("main").unwrap());
-    assert_eq!(sequence(&answers[150]), Err(ambiguous));
-    assert_eq!((sequence(&answers[301]), groups), (Ok(1), 3));
-}
-
-#[test]
-fn expired_sessions_of_an_id_are_not_loaded() {
-    let (folder, clock) = (TempDir::new().unwrap(), TestClock::new(1));
-    let direct = DirectWriter::open(folder.path(), &clock);
-    many_of_one_id(&direct);
-    let expiration = Some(Some(Expiration::At(at(50))));
-    let update = |user| {
-        let key = of_user(&format!("u{user:03}"), "main");
-        Request::Update(SessionUpdate {
-            key,
-            display_name: None,
-            labels: None,
-            expiration,
-            precondition: Default::default(),
-        })
-    };
-    execute(&mut direct.writer(), (0..300).map(update).collect());
-    clock.set(100);
-    let mut writer = direct.writer();
-    assert_eq!(sequence(&execute_one(&mut writer, by_id(&Visibility::EVERYTHING, "1"))), Ok(1));
-    assert_eq!(writer.loaded.sessions.len(), 1);
 }
 
 #[test]

@@ -32,7 +32,7 @@ async fn filled() -> Fixture {
     for session in 0..SESSIONS - 50 {
         let user = if session % 3 == 0 { "u" } else { "v" };
         let mut append = one("x", "e", &[]);
-        append.session = SessionRef::Full(of_user(user, &name(session)));
+        append.session = of_user(user, &name(session));
         append.events[0].event_time = Some(at(time(session)));
         fixture.store().append(&call(), append).await.unwrap();
     }

@@ -120,7 +120,7 @@ async fn what_was_forgotten_is_loaded_again() {
     for round in 1..=3 {
         for user in ["u0", "u1"] {
             let mut append = one("s", &round.to_string(), &[("k", "1"), ("app:k", "1")]);
-            append.session = SessionRef::Full(of_user(user, "s"));
+            append.session = of_user(user, "s");
             let appended = execute_one(&mut writer, Request::Append(append));
             assert_eq!(sequence(&appended), Ok(round));
             writer.shrink(0);

@@ -32,7 +32,7 @@ async fn append(fixture: &Fixture, session: usize, numbers: Range<usize>, set: &
         let body = Some(json(&format!("{{\"text\":\"{}\"}}", "x".repeat(200))));
         NewEvent { body, ..event(&format!("0198f2c4-9d7e-7cc3-a1b2-{number:012}"), set) }
     });
-    let append = Append { session: SessionRef::Full(address), ..batch("s", events) };
+    let append = Append { session: address, ..batch("s", events) };
     fixture.store().append(&call(), append).await.unwrap();
 }
 

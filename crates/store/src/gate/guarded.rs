@@ -98,8 +98,8 @@ impl Guarded for Append {
         // Without a policy the keys need not be looked at.
         let app_state = *permissions != Permissions::Everything
             && change_app_state(events.flat_map(|event| event.delta.keys()));
-        let sight = Visibility::new(permissions.clone(), Right::Write, app_state);
-        narrow(&mut self.session, sight)
+        let visible = Visibility::new(permissions.clone(), Right::Write, app_state);
+        narrow(&mut self.session, visible)
     }
 }
 
@@ -154,11 +154,11 @@ fn read(permissions: &Permissions, scope: &Scope) -> Result<(), Denial> {
 }
 
 /// Requires the rights on a session that is named, and of a bare id limits the sessions among which the store looks it up.
-fn narrow(session: &mut SessionRef, sight: Visibility) -> Result<(), Denial> {
+fn narrow(session: &mut SessionRef, visible: Visibility) -> Result<(), Denial> {
     match session {
-        SessionRef::Full(key) => sight.require(&key.app_name, &key.user_id),
+        SessionRef::Full(key) => visible.require(&key.app_name, &key.user_id),
         SessionRef::Bare(_, sees) => {
-            *sees = sight;
+            *sees = visible;
             Ok(())
         }
     }

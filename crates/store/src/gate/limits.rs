@@ -59,11 +59,6 @@ impl Limits {
         }
     }
 
-    /// Whether it has to be known of which application a write is.
-    pub(super) fn ask_application(&self) -> bool {
-        self.application_appends.is_some()
-    }
-
     /// Counts a write of some events. Errors: [`Error::RateLimited`].
     pub(super) fn write(
         &self,

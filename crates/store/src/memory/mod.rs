@@ -27,7 +27,7 @@ use sessiond_core::{
         id::{AppName, UserId},
         token::StoreId,
     },
-    read::{NamesRead, Read, SessionRead, finish},
+    read::{HistoryRead, NamesRead, Read, SessionRead, finish},
 };
 use sessiond_metrics::Metrics;
 
@@ -127,7 +127,7 @@ impl Store for MemoryStore {
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.read(query)
+        self.read(HistoryRead::from(query))
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {

@@ -11,7 +11,7 @@ use sessiond_core::{
     domain::prelude::*,
     read::{
         EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, compare,
-        is_of, list_key,
+        is_of,
     },
 };
 
@@ -29,6 +29,11 @@ impl World {
         let log = self.log(session.incarnation);
         wanted.iter().filter_map(|sequence| log.event(*sequence))
     }
+}
+
+/// As [`list_key`](sessiond_core::read::list_key), without a copy.
+fn place(info: &SessionInfo) -> (Time, &UserId, &SessionId) {
+    (info.last_event_time, &info.key.user_id, &info.key.session_id)
 }
 
 impl Rows for World {
@@ -62,10 +67,18 @@ impl Rows for World {
         let sessions =
             self.sessions.range(first..).take_while(|(key, _)| key.app_name == *app_name);
         let sessions = sessions.filter(|(key, _)| of_user(key));
-        let mut listed: Vec<_> = sessions.map(|(_, info)| (list_key(info), info)).collect();
-        listed.retain(|(place, _)| after.is_none_or(|after| compare(*order, place, after).is_gt()));
-        listed.sort_unstable_by(|(a, _), (b, _)| compare(*order, a, b));
-        Ok(listed.iter().take(max_rows).map(|(_, info)| Ok(self.record(info))).collect())
+        let after = after.map(|(time, user, session)| (*time, user, session));
+        let behind = sessions.map(|(_, info)| info);
+        let behind = behind
+            .filter(|info| after.is_none_or(|after| compare(*order, &place(info), &after).is_gt()));
+        let mut listed: Vec<&SessionInfo> = behind.collect();
+        // Only the first are sorted, however many there are.
+        if listed.len() > max_rows {
+            listed.select_nth_unstable_by(max_rows, |a, b| compare(*order, &place(a), &place(b)));
+            listed.truncate(max_rows);
+        }
+        listed.sort_unstable_by(|a, b| compare(*order, &place(a), &place(b)));
+        Ok(listed.into_iter().map(|info| Ok(self.record(info))).collect())
     }
 
     async fn addresses(

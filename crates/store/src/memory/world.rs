@@ -120,17 +120,6 @@ impl World {
             None => {}
             Some(Address::Wide(scope)) => self.load_scopes(scope, None, needs, loaded),
             Some(Address::Session(key)) => self.load_session(key, needs, loaded),
-            Some(Address::Bare(id, sight)) => {
-                let keys: Vec<SessionKey> = self.with_id(id).cloned().collect();
-                for key in &keys {
-                    self.load_address(key, loaded);
-                }
-                loaded.bare.insert(id.clone(), keys);
-                // An id of several sessions is refused, whatever else the request needs.
-                if let Some(only) = loaded.meant_by(id, sight).cloned() {
-                    self.load_session(&only, needs, loaded);
-                }
-            }
         }
         loaded.forks.extend(needs.fork.filter(|fork| self.forks.contains_key(fork)));
         if needs.sweep {

@@ -70,13 +70,10 @@ fn node<'a>(reader: &mut Reader<'a>) -> Node<'a> {
     }
 }
 
-/// Zeros that are written out at the end of a whole number: those of the largest double.
-const ZEROS: i64 = 308;
-
-/// The one way to write a number: a whole one as its digits, any other as the digits that count and an exponent.
+/// The one way to write a number: the digits that count, and an exponent unless it is 0.
 fn normal(text: &str) -> Cow<'_, str> {
-    if is_integer(text) {
-        return if text == "-0" { "0" } else { text }.into();
+    if is_integer(text) && !text.ends_with('0') {
+        return text.into();
     }
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
@@ -87,12 +84,10 @@ fn normal(text: &str) -> Cow<'_, str> {
     // Only a number that is next to nothing has an exponent beyond this.
     let exponent = exponent.parse().unwrap_or(i64::MIN);
     let exponent = exponent.saturating_add(dropped as i64 - fraction.len() as i64);
-    match digits.trim_start_matches('0') {
-        "" => "0".into(),
-        digits => match usize::try_from(exponent) {
-            Ok(zeros) if exponent <= ZEROS => [sign, digits, &"0".repeat(zeros)].concat().into(),
-            _ => format!("{sign}{digits}e{exponent}").into(),
-        },
+    match (digits.trim_start_matches('0'), exponent) {
+        ("", _) => "0".into(),
+        (digits, 0) => [sign, digits].concat().into(),
+        (digits, exponent) => format!("{sign}{digits}e{exponent}").into(),
     }
 }
 

@@ -21,7 +21,7 @@ fn pinned() {
         ("0", 0xd28bc5890a2167bc5d8662aa91720680),
         ("-17", 0x2c56e91efb6f18faef4345d598d427a5),
         ("0.1", 0xf26c8cf4fd729803de959db65acb6355),
-        ("1e300", 0x371f52252b2de21cce9682c325ab087a),
+        ("1e300", 0xd3364108a8e5890cf694ff82c1f283ef),
         (r#""""#, 0x499e6a3d71eee307d8a906987dfb34e2),
         (r#""a\u00e4\ud83d\ude00""#, 0x17cd4c8d67844244d912e9f3ffbb52c8),
         ("[]", 0x7a660e0671325e505ff0016dee88d417),
