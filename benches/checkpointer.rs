@@ -94,7 +94,7 @@ async fn measure(checkpointer: bool) -> Result<Measured, Error> {
         }
     }
     let per_second = latencies.len() as f64 / began.elapsed().as_secs_f64();
-    engine.close().await;
+    engine.store.close().await;
     Ok(Measured { per_second, latencies })
 }
 
@@ -116,7 +116,7 @@ async fn create(engine: &Engine, session: &str) -> Result<SessionKey, Error> {
         expiration: None,
         on_existing: OnExisting::Refuse,
     };
-    engine.create_session(&RequestContext::internal(), request).await?;
+    engine.store.create_session(&RequestContext::internal(), request).await?;
     Ok(key)
 }
 

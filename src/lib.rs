@@ -22,7 +22,7 @@
 //! | [`metrics`] | counters, gauges and histograms of one server, and their text | prometheus |
 //! | [`store`] | the contract of persistence ([`store::Store`]), the [gate](store::Gate) before it, [group commit](store::group), and the store in memory ([`store::memory`]) | queues, the clock |
 //! | [`store::sqlite`], [`store::postgres`] | the backends: they load and apply rows, and hand them to reads | databases |
-//! | [`engine`] | use cases, one method per RPC; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
+//! | [`engine`] | use cases: what an RPC needs beyond the store; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
 //! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
 //! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health, OpenTelemetry |
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
@@ -37,7 +37,7 @@
 //! same for every store. Files of `commit`, `domain` and `read` are below `crates/core/src`, those of `store`, `sqlite`, `postgres`,
 //! `access` and `metrics` in the crate of that name, and the others below `src`.
 //!
-//! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
+//! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it, over `server/socket.rs`.
 //! 2. `server/dispatch.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
 //!    passes it to the services, once the store is open and the request body is complete.
 //! 3. `rpc/services.rs` has the handler, to which tonic's router passes the call: decode, call, encode.
@@ -45,7 +45,8 @@
 //! 5. `rpc/convert/decode/requests.rs` validates the request and turns it into a [`store::Append`]: it collects all faults to report them
 //!    at once, and computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
 //! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory (`engine/invocations.rs`).
-//! 7. `store/gate.rs` asks for the rights of the caller, if there is a policy. `store/typed.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
+//! 7. `store/gate.rs` checks the rights of the caller, if there is a policy, and its limits. `store/typed.rs` wraps the append in a
+//!    [`commit::Request`] and later unwraps its answer.
 //! 8. `sqlite/lib.rs` submits the request to the writer's queue and waits for the reply.
 //! 9. `store/queue.rs` bounds that queue by count and bytes. A full queue refuses at once.
 //! 10. `sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
@@ -67,16 +68,15 @@
 //! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
-//! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and
-//! the condition of a store (`store/clock.rs`, `store/condition.rs`), the bounds of connections, of requests that
-//! come and of calls in flight (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), the quota of what a connection reads
-//! at once (`server/read_quota.rs`), the coalescing of writes (`server/write_coalescing.rs`), the bound of response bytes not yet written
-//! (`server/response_budget.rs`), the end of a connection (`server/lingering_close.rs`), the log of calls and the spans of
-//! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
-//! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
-//! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
-//! (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`),
-//! and whether its file is still in its place and has space (`lock.rs`, `disk.rs`). After the reply
+//! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), metrics (`metrics`), the clock and the condition of a store
+//! (`store/clock.rs`, `store/condition.rs`), the limits of connections, request bodies and calls in flight
+//! (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), the limit of response bytes not yet written
+//! (`server/response_budget.rs`), the log of calls and the spans of sampled ones (`server/call_log.rs`, `store/spans.rs`,
+//! `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion and validation of single fields and messages
+//! (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in `decode/json.rs`), the limits of callers
+//! (`store/gate/limits.rs`), the rule of snapshots (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and
+//! statements of SQLite (`row.rs`, `log.rs`, `lookup.rs`, `connection.rs`), and checks that its file has not been replaced and the disk has
+//! space (`lock.rs`, `disk.rs`). After the reply
 //! `sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
 //! every 1,024 events.
 //!
@@ -109,41 +109,6 @@
 //! * **No payload in notifications.** A watcher is woken by a counter and reads from the store, so that catching up and following live are
 //!   one code path.
 //! * **No background work that answers depend on.** Expiry takes effect at once for every read and write; the sweep only frees disk space.
-//!
-//! # Trying it from Rust
-//!
-//! The engine works without a server, over any store:
-//!
-//! ```
-//! use std::sync::Arc;
-//! use sessiond::{
-//!     domain::{id::{AppName, UserId}, json::Json, scope::{SessionKey, StateKey}, token::StoreId},
-//!     engine::{Engine, EngineOptions, new_session_id},
-//!     store::{CreateSession, OnExisting, RequestContext, SystemClock, memory::MemoryStore},
-//! };
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = Arc::new(MemoryStore::new(StoreId([7; 16]), Arc::new(SystemClock)));
-//! let engine = Engine::new(store, EngineOptions::default());
-//! let create = CreateSession {
-//!     key: SessionKey {
-//!         app_name: AppName::new("my_app").expect("a legal name"),
-//!         user_id: UserId::new("alice").expect("a legal id"),
-//!         session_id: new_session_id(),
-//!     },
-//!     state: vec![(StateKey::new("app:theme").expect("a legal key"), Json::string("dark"))],
-//!     display_name: Default::default(),
-//!     labels: Default::default(),
-//!     expiration: None,
-//!     on_existing: OnExisting::Refuse,
-//! };
-//! let created = engine.create_session(&RequestContext::internal(), create).await?;
-//! assert_eq!(created.state.to_json().as_str(), r#"{"app:theme":"dark"}"#);
-//! assert_eq!(created.info.last_sequence, 0);
-//! # Ok(())
-//! # }
-//! ```
 
 pub use sessiond_access as access;
 pub use sessiond_core::{commit, domain, read};

@@ -25,18 +25,7 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Check a database file for damage. The server must not be running.
-    Verify(VerifyArgs),
-    /// Shrink a database file to its minimum size. The server must not be running.
-    Compact(CompactArgs),
-    /// Bring a store to this version, or only say what that would do.
-    Migrate(MigrateArgs),
-    /// Check a policy file.
-    #[command(subcommand)]
-    Policy(policy::PolicyCommand),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+    #[command(after_help = "Examples:
   sessiond verify sessiond.db
   sessiond verify sessiond.db | grep '\"session_id\"'    # the sessions that are damaged
 
@@ -46,20 +35,24 @@ agree, and that texts are JSON. It changes nothing. `sessiond serve --verify` do
 before it serves.
 
 Exit codes: 0 nothing was found, 1 findings, or the file cannot be opened, 2 usage error.")]
-pub struct VerifyArgs {
-    /// The database file.
-    #[arg(value_name = "FILE", value_parser = path)]
-    file: PathBuf,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+    Verify(FileArgs),
+    /// Shrink a database file to its minimum size. The server must not be running.
+    #[command(after_help = "Examples:
   sessiond compact sessiond.db
 
 Rewrites the file without the space of what was deleted, and prints its bytes before and after.
 It needs up to twice the size of the file in free space for the time that it takes. If it is
 interrupted, the file is as it was.")]
-pub struct CompactArgs {
+    Compact(FileArgs),
+    /// Bring a store to this version, or only say what that would do.
+    Migrate(MigrateArgs),
+    /// Check a policy file.
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
+}
+
+#[derive(Debug, Args)]
+pub struct FileArgs {
     /// The database file.
     #[arg(value_name = "FILE", value_parser = path)]
     file: PathBuf,
@@ -98,7 +91,7 @@ fn path(text: &str) -> Result<PathBuf, String> {
 pub async fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Policy(command) => policy::run(command),
-        Command::Verify(VerifyArgs { file }) => {
+        Command::Verify(FileArgs { file }) => {
             let mut shown = Shown { printed: Ok(()), bar: None };
             let summary = verify(file, &mut shown);
             let Shown { printed, bar } = shown;
@@ -108,7 +101,7 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
             printed.and_then(|()| print(&summary))?;
             Ok(if summary.findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        Command::Compact(CompactArgs { file }) => {
+        Command::Compact(FileArgs { file }) => {
             let (before, after) = compact(file).map_err(|error| match error {
                 OpenError::DiskFull(path) => format!(
                     "Compacting '{}' needs up to twice its size in free space. The file is unchanged. Free space, also for temporary files.",

@@ -11,16 +11,14 @@ mod dispatch;
 mod exposed;
 mod health;
 mod identity;
-mod lingering_close;
 mod listener;
 mod policy;
-mod read_quota;
 mod reload;
 mod request_buffering;
 mod response_budget;
+mod socket;
 mod tls;
 mod traces;
-mod write_coalescing;
 
 use std::{
     future::Future,
@@ -45,7 +43,7 @@ use connections::Edge;
 use dispatch::{Dispatch, Services};
 use health::Phase;
 use identity::Authenticator;
-use listener::{Access, Listener};
+use listener::Listener;
 use reload::Reload;
 use response_budget::ResponseBudget;
 use tls::{Protocol, Tls};
@@ -73,7 +71,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let policies =
         policy.as_ref().map_or_else(Policies::open, |policy| Policies::of(policy.subscribe()));
     let authenticator = Arc::new(Authenticator::load(&config.identity, &policies)?);
-    let Listeners { calls: listener, admin } = bind(config, tls.as_ref()).await?;
+    let (listener, admin) = bind(config, tls.as_ref()).await?;
     let (address, admin_address) = (listener.address(), admin.as_ref().map(Listener::address));
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
@@ -85,8 +83,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         phase.subscribe(),
         in_flight.clone(),
         ResponseBudget::new(&metrics.connections),
-        CallNotes { log: config.log_calls, calls },
-        traces.clone(),
+        CallNotes { log: config.log_calls, calls, traces: traces.clone() },
     );
     let edge = Edge { dispatch, authenticator: Arc::clone(&authenticator) };
     let limit = ConnectionLimit::new(max_connections(config), metrics.connections.clone());
@@ -109,7 +106,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let routes = rpc::routes(Arc::clone(&engine), bare);
     // It is set nowhere else.
     let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
-    phase.send_replace(Phase::Open(*engine.condition().borrow()));
+    phase.send_replace(Phase::Open(*engine.store.condition().borrow()));
     tell_ready(config, &address, admin_address.as_deref(), recovered);
     let drain_timeout = Duration::from_secs(config.drain_timeout);
     Ok(Running { address, engine, phase, serving, background, in_flight, traces, drain_timeout })
@@ -181,14 +178,9 @@ fn tell_ready(config: &Config, listen: &str, admin_listen: Option<&str>, recover
     );
 }
 
-struct Listeners {
-    calls: Listener,
-    admin: Option<Listener>,
-}
-
-/// Without TLS only loopback is open, unless `--insecure` says that this is meant for calls.
-async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
-    let Config { listen, admin_listen, admin_insecure, insecure, socket_mode, .. } = config;
+/// Binds the listener of calls, and perhaps that of `--admin-listen`.
+async fn bind(config: &Config, tls: Option<&Tls>) -> Result<(Listener, Option<Listener>), String> {
+    let Config { listen, admin_listen, admin_insecure, .. } = config;
     let is_tcp = |listen: &Listen| matches!(listen, Listen::Tcp(_));
     let admin_uses_tls = !admin_insecure && admin_listen.as_ref().is_some_and(is_tcp);
     if tls.is_some() && !is_tcp(listen) && !admin_uses_tls {
@@ -199,28 +191,12 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
             "--unix-peers is for a Unix socket. Drop it, or pass --listen unix:PATH.".into()
         );
     }
-    let advice = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
-    let access = Access {
-        flag: "--listen",
-        socket_mode: *socket_mode,
-        protocol: Protocol::Grpc,
-        tls,
-        plain_on_loopback: false,
-        advice: (!insecure).then_some(advice),
+    let calls = Listener::bind(listen, Protocol::Grpc, config, tls).await?;
+    let admin = match admin_listen {
+        Some(listen) => Some(Listener::bind(listen, Protocol::Http, config, tls).await?),
+        None => None,
     };
-    let calls = Listener::bind(listen, access).await?;
-    let Some(admin_listen) = admin_listen else { return Ok(Listeners { calls, admin: None }) };
-    let advice = "Pass --tls-cert and --tls-key, give --admin-listen 127.0.0.1 or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
-    let access = Access {
-        flag: "--admin-listen",
-        socket_mode: *socket_mode,
-        protocol: Protocol::Http,
-        // Kubernetes' probes take no certificate that they do not know.
-        tls: tls.filter(|_| !admin_insecure),
-        plain_on_loopback: true,
-        advice: (!admin_insecure).then_some(advice),
-    };
-    Ok(Listeners { calls, admin: Some(Listener::bind(admin_listen, access).await?) })
+    Ok((calls, admin))
 }
 
 impl Running {
@@ -234,11 +210,11 @@ impl Running {
         tokio::select! {
             () = signal => {}
             () = self.engine.sweep_forever() => {}
-            () = health::follow(self.engine.condition(), &self.phase) => {}
+            () = health::follow(self.engine.store.condition(), &self.phase) => {}
             ended = &mut self.serving => {
                 let error = ended.err().map(|error| error.to_string());
                 tracing::error!(error, "the listener ended");
-                self.engine.close().await;
+                self.engine.store.close().await;
                 return false;
             }
         }
@@ -265,7 +241,7 @@ impl Running {
         })
         .await;
         // Even at the end of the timeout, so that the store takes nothing more.
-        let closed = timeout_at(until, engine.close()).await;
+        let closed = timeout_at(until, engine.store.close()).await;
         let failure = match (&served, &closed) {
             (Ok(Ok(())), Ok(())) => None,
             (Ok(Ok(())), Err(_)) => {

@@ -13,7 +13,6 @@ pub const JSON_FORM: i32 = v1::JsonForm::Text as i32;
 /// Heading of the options of every command that calls the server.
 pub const CONNECTION: &str = "Connection";
 
-/// The most items that the server puts into a page.
 pub const MAX_PAGE: i32 = PAGE_ITEMS as i32;
 
 /// One session, by its whole key.

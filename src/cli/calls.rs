@@ -59,7 +59,6 @@ pub async fn all_pages<T>(
     Ok(items)
 }
 
-/// A page of the users that have a session or state.
 pub async fn users_page(
     server: &Server,
     app_name: &str,
@@ -83,7 +82,6 @@ pub fn sessions_request(app_name: &str, user_id: &str) -> v1::ListSessionsReques
     }
 }
 
-/// A page of session keys.
 pub async fn sessions_page(
     server: &Server,
     request: v1::ListSessionsRequest,
@@ -99,7 +97,6 @@ pub fn shared_scope(key: &v1::SessionKey) -> v1::Scope {
     v1::Scope { app_name, user_id, session_id: String::new() }
 }
 
-/// Asks for a session with its state.
 pub fn get_request(key: &v1::SessionKey) -> v1::GetSessionRequest {
     v1::GetSessionRequest { key: Some(key.clone()), json_form: JSON_FORM, ..Default::default() }
 }

@@ -108,7 +108,6 @@ fn parse_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// The connection with the caller's token.
 type Authorized = InterceptedService<Channel, Bearer>;
 
 #[derive(Debug, Clone)]

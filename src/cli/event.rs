@@ -14,10 +14,7 @@ use super::{
     failure::{Failure, warn_of_dropped},
     find::connect_to,
     message::AsJson,
-    output::{
-        self,
-        table::{Cell, Column},
-    },
+    output::{self, table::Column},
     parse,
     show::delta_gist,
     time,
@@ -130,13 +127,13 @@ const USER: &str = "user";
 
 pub const EVENTS: [Column; 8] = [
     Column::new("EVENT", "sequence"),
-    Column::ago("TIME", "event_time"),
+    Column::new("TIME", "event_time"),
     Column::new("AUTHOR", "author"),
     Column::new("INVOCATION", "invocation_id"),
     Column::new("REWIND TO", "rewind_to_sequence"),
     Column::new("HIDDEN", "rewound"),
-    Column::with("STATE", "state_delta", Cell::Gist(delta_gist)),
-    Column::with("BODY", "body", Cell::Gist(gist)),
+    Column::new("STATE", "state_delta").gist(delta_gist),
+    Column::new("BODY", "body").gist(gist),
 ];
 
 pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {

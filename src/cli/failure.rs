@@ -221,7 +221,6 @@ pub fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Warns of `temp:` keys that the server dropped.
 pub fn warn_of_dropped(keys: &[String]) {
     if !keys.is_empty() {
         let keys = keys.join(", ");

@@ -17,7 +17,6 @@ const CLOSE_IDS: usize = 3;
 /// Similarity (Jaro-Winkler) of two ids of which one may be a slip of the other. Random UUIDs are at about 0.6.
 const CLOSE: f64 = 0.88;
 
-/// Connects to the server, and finds the session there that the arguments name.
 pub async fn connect_to(
     connect: &ConnectArgs,
     key: &AnyKeyArgs,

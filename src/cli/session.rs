@@ -13,10 +13,7 @@ use super::{
     failure::{Failure, warn_of_dropped},
     find::connect_to,
     message::AsJson,
-    output::{
-        self, Format,
-        table::{Cell, Column},
-    },
+    output::{self, Format, table::Column},
     parse,
     whole_state::complete,
 };
@@ -207,9 +204,9 @@ const SESSIONS: [Column; 7] = [
     Column::id("SESSION", "key.session_id"),
     Column::new("USER", "key.user_id"),
     Column::new("EVENTS", "last_sequence").left_out(1),
-    Column::ago("LAST EVENT", "last_event_time").left_out(2),
+    Column::new("LAST EVENT", "last_event_time").left_out(2),
     Column::new("NAME", "display_name").left_out(3),
-    Column::with("LABELS", "labels", Cell::Labels).left_out(4),
+    Column::new("LABELS", "labels").left_out(4),
     Column::new("STATE", "state"),
 ];
 

@@ -102,7 +102,7 @@ pub struct SetArgs {
 
 const CHANGES: [Column; 7] = [
     Column::new("VERSION", "version"),
-    Column::ago("CHANGED", "commit_time"),
+    Column::new("CHANGED", "commit_time"),
     Column::new("AUTHOR", "author"),
     Column::id("SESSION", "session.session_id"),
     Column::new("EVENT", "sequence"),

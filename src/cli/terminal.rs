@@ -23,7 +23,6 @@ pub const USER: Style = AnsiColor::Cyan.on_default().bold();
 pub const AGENT: Style = AnsiColor::Green.on_default().bold();
 pub const TOOL: Style = AnsiColor::Yellow.on_default();
 
-/// The text in a style.
 pub fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -45,16 +44,8 @@ pub fn wrap(text: &str, columns: usize, indent: &str) -> String {
     let columns = columns.saturating_sub(indent.width()).max(20);
     // An id such as `S-204` is one word.
     let options = textwrap::Options::new(columns).word_splitter(WordSplitter::NoHyphenation);
-    let mut wrapped = String::new();
-    for line in text.lines() {
-        for part in textwrap::wrap(line, &options) {
-            wrapped.push_str(indent);
-            wrapped.push_str(&part);
-            wrapped.truncate(wrapped.trim_end_matches(' ').len());
-            wrapped.push('\n');
-        }
-    }
-    wrapped
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    textwrap::indent(&(textwrap::fill(text, options) + end), indent)
 }
 
 /// The lines of a message, wrapped between words. A line goes on deeper than it began; what has no blank, such as a path, stays whole.

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use indicatif::HumanDuration;
 use prost_types::{Duration, Timestamp};
 
 pub use super::adk_file::time::{format, parse};
@@ -19,12 +18,18 @@ pub fn is_past(time: &Timestamp) -> bool {
 
 /// `3 minutes ago` or `in 3 minutes`; within a second `now`.
 pub fn ago(time: Timestamp, now: Timestamp) -> String {
+    let units = [(31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3600, "hour")];
+    let units = units.into_iter().chain([(60, "minute"), (2, "second")]);
     let seconds = now.seconds - time.seconds;
-    let distance = HumanDuration(std::time::Duration::from_secs(seconds.unsigned_abs()));
-    match seconds {
-        -1..=1 => "now".to_owned(),
-        2.. => format!("{distance} ago"),
-        _ => format!("in {distance}"),
+    let distance = seconds.abs();
+    let Some((length, unit)) = units.into_iter().find(|(length, _)| distance >= *length) else {
+        return "now".to_owned();
+    };
+    let number = if unit == "second" { distance } else { distance / length };
+    let plural = if number == 1 { "" } else { "s" };
+    match seconds > 0 {
+        true => format!("{number} {unit}{plural} ago"),
+        false => format!("in {number} {unit}{plural}"),
     }
 }
 
@@ -71,8 +76,8 @@ mod tests {
         let at = |seconds| Timestamp { seconds, nanos: 9 };
         let ago = |seconds: i64| ago(at(1_000_000_000 - seconds), at(1_000_000_000));
         assert_eq!((ago(0), ago(1), ago(-1)), ("now".into(), "now".into(), "now".into()));
-        assert_eq!((ago(59), ago(120)), ("59 seconds ago".into(), "2 minutes ago".into()));
-        assert_eq!((ago(7199), ago(86_400 * 29)), ("2 hours ago".into(), "4 weeks ago".into()));
+        assert_eq!((ago(59), ago(60)), ("59 seconds ago".into(), "1 minute ago".into()));
+        assert_eq!((ago(7199), ago(86_400 * 29)), ("1 hour ago".into(), "29 days ago".into()));
         assert_eq!((ago(-7200), ago(400 * 86_400)), ("in 2 hours".into(), "1 year ago".into()));
         assert_eq!(clock(at(60)), "1970-01-01 00:01:00Z");
     }

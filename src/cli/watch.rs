@@ -97,7 +97,6 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A message as lines of text.
 fn for_people(message: WatchResponse, view: &View) -> String {
     let note = |text: String| format!("{}\n", paint(DIM, text));
     match message.kind {

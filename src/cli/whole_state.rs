@@ -25,20 +25,23 @@ pub async fn whole_state(
     while !state.next_page_token.is_empty() {
         request.page_token.clone_from(&state.next_page_token);
         let page = retry(async || server.state().get_state(request.clone()).await).await?;
-        let mut members = members_of(&state);
-        members.extend(members_of(&page));
-        let members = Json::of_members(&members).into_string();
-        state.state_form = Some(StateForm::StateJson(members));
-        state.state_rounded |= page.state_rounded;
-        state.state_omitted |= page.state_omitted;
-        state.versions.extend(page.versions);
-        state.damaged_keys.extend(page.damaged_keys);
-        state.damaged_keys.sort_unstable();
-        state.damaged_keys.dedup();
-        state.next_page_token = page.next_page_token;
-        state.uid = page.uid;
+        join(&mut state, page);
     }
     Ok(state)
+}
+
+fn join(state: &mut v1::GetStateResponse, page: v1::GetStateResponse) {
+    let mut members = members_of(state);
+    members.extend(members_of(&page));
+    state.state_form = Some(StateForm::StateJson(Json::of_members(&members).into_string()));
+    state.state_rounded |= page.state_rounded;
+    state.state_omitted |= page.state_omitted;
+    state.versions.extend(page.versions);
+    state.damaged_keys.extend(page.damaged_keys);
+    state.damaged_keys.sort_unstable();
+    state.damaged_keys.dedup();
+    state.next_page_token = page.next_page_token;
+    state.uid = page.uid;
 }
 
 /// The members of state that was asked for as text.

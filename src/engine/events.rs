@@ -85,7 +85,8 @@ impl Engine {
         mut append: Append,
     ) -> Result<Appended, Error> {
         let now = self.now();
-        let invocation = append.events.last().and_then(|it| it.invocation_id.clone());
+        let last = append.events.last().filter(|_| append.return_state);
+        let invocation = last.and_then(|it| it.invocation_id.clone());
         // Partial events keep their places in the answer and never reach a store.
         let (mut temps, mut fragments) = (Vec::new(), Vec::new());
         for (at, event) in append.events.iter_mut().enumerate() {

@@ -1,9 +1,8 @@
-//! Use cases, one method per RPC, over any store.
+//! Use cases, over any store: what an RPC needs beyond the store.
 //!
 //! This is the only layer that makes ids. What it adds to a store: `temp:` state ([`invocations`]), page tokens, watches that wait
 //! ([`watch`]), and templates.
 
-mod admin;
 mod events;
 pub mod invocations;
 mod lag;
@@ -14,16 +13,16 @@ pub mod watch;
 use std::time::Duration;
 
 use tokio::{
-    sync::{Semaphore, watch as channel},
+    sync::Semaphore,
     time::{MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    access::{Policies, Principal},
+    access::Policies,
     metrics::Metrics,
-    store::{Condition, LimitOptions, instant},
+    store::{LimitOptions, instant},
 };
 pub use events::dropped_keys;
 use invocations::Invocations;
@@ -72,13 +71,14 @@ const WATCH_READS: usize = 256;
 
 /// The use cases, over one store.
 pub struct Engine {
-    store: Arc<Gate>,
+    /// Takes writes to which the engine adds nothing.
+    pub store: Arc<Gate>,
     clock: Arc<dyn Clock>,
-    invocations: Invocations,
+    invocations: Arc<Invocations>,
     watches: Arc<Semaphore>,
     watch_reads: Semaphore,
     lags: Arc<Lags>,
-    metrics: Arc<Metrics>,
+    pub metrics: Arc<Metrics>,
     pub draining: CancellationToken,
 }
 
@@ -96,7 +96,7 @@ impl Engine {
         Self {
             clock: store.clock(),
             store: Arc::new(Gate::new(store, policies, options.limits)),
-            invocations: Invocations::new(&options),
+            invocations: Arc::new(Invocations::new(&options)),
             watches: Arc::new(Semaphore::new(options.watches)),
             watch_reads: Semaphore::new(WATCH_READS),
             lags: Lags::measured(&options.metrics),
@@ -105,31 +105,9 @@ impl Engine {
         }
     }
 
-    pub fn store_id(&self) -> StoreId {
-        self.store.id()
-    }
-
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    /// The refusal of an append of a caller that ignores the refusals of its limit. It needs no decoding of the append.
-    pub fn flood(&self, principal: &Principal) -> Option<Error> {
-        self.store.flood(principal)
-    }
-
     /// Ends watches and streams, now and from now on, with [`Error::Draining`]. Other calls go on.
     pub fn drain(&self) {
         self.draining.cancel();
-    }
-
-    pub fn condition(&self) -> channel::Receiver<Condition> {
-        self.store.condition()
-    }
-
-    /// Completes what the store has accepted, and closes it.
-    pub async fn close(&self) {
-        self.store.close().await;
     }
 
     /// Removes what has expired, for as long as the future is polled.

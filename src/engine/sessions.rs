@@ -1,17 +1,18 @@
-//! The life of sessions, and state without events: reading it, changing it, its history, and templates.
+//! Sessions, lists of what the store holds, and state without events: reading it, changing it, its history, and templates.
 
 use std::{
     cell::OnceCell,
     collections::{HashMap, HashSet},
+    fmt::Display,
 };
 
 use super::{Engine, List, bad_page_token, events, new_event_id, place, prelude::*, watch::life};
 use crate::{
-    domain::{json::Json, template::render},
+    domain::{id::NameFault, json::Json, template::render},
     store::{
-        CreateSession, Created, DeleteSession, EndInvocation, ForkSession, KeyChange,
-        KeyChangePage, KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate,
-        SessionsQuery, StateQuery, StateUpdate, StateUpdated,
+        ApplicationsQuery, DeleteSession, EndInvocation, KeyChange, KeyChangePage, KeyChangeQuery,
+        NamePage, SessionOrder, SessionPage, SessionsQuery, StateQuery, StateUpdate, StateUpdated,
+        UsersQuery,
     },
 };
 
@@ -36,31 +37,7 @@ pub struct SessionAnswer {
     pub events: List<Event>,
 }
 
-/// Writes to which the engine adds nothing.
-macro_rules! writes {
-    ($($(#[$doc:meta])* $name:ident($request:ty) -> $answer:ty;)*) => {$(
-        $(#[$doc])*
-        pub async fn $name(
-            &self,
-            context: &RequestContext,
-            request: $request,
-        ) -> Result<$answer, Error> {
-            self.store.$name(context, request).await
-        }
-    )*};
-}
-
 impl Engine {
-    writes! {
-        /// Creates a session, or returns an existing one if that is allowed.
-        create_session(CreateSession) -> Created;
-        update_session(SessionUpdate) -> SessionInfo;
-        /// Creates a session from another's past; the answer holds its merged state.
-        fork_session(ForkSession) -> (SessionInfo, State);
-        /// Takes a session back to an earlier event; the answer holds the marker.
-        rewind_session(RewindSession) -> Appended;
-    }
-
     /// Reads a session; its state includes the `temp:` keys of `invocation`.
     pub async fn get_session(
         &self,
@@ -191,7 +168,7 @@ impl Engine {
         mut query: KeyChangeQuery,
         token: Option<ChangeToken>,
     ) -> Result<List<KeyChange>, Error> {
-        // Different scopes see the same history of a wider key, but a token belongs to the scope of its request.
+        // Different scopes see the same history of a shared key, but a token belongs to the scope of its request.
         let scope = Digest::of_scope(&query.scope).0.to_string();
         let request = Digest::of_texts(&["changes", &scope, query.key.as_str()]);
         let is_own = query.key.scope() == Some(ScopeKind::Session);
@@ -230,6 +207,30 @@ impl Engine {
         damaged.into_inner().map_or(rendered, Err)
     }
 
+    /// Lists applications; `token` is from the previous page.
+    pub async fn list_applications(
+        &self,
+        context: &RequestContext,
+        mut query: ApplicationsQuery,
+        token: Option<NameToken>,
+    ) -> Result<List<AppName>, Error> {
+        let request = Digest::of_texts(&["applications"]);
+        query.after = name(token, request, AppName::new)?;
+        Ok(names(self.store.list_applications(context, query).await?, request))
+    }
+
+    /// Lists users; `token` is from the previous page.
+    pub async fn list_users(
+        &self,
+        context: &RequestContext,
+        mut query: UsersQuery,
+        token: Option<NameToken>,
+    ) -> Result<List<UserId>, Error> {
+        let request = Digest::of_texts(&["users", query.app_name.as_str()]);
+        query.after = name(token, request, UserId::new)?;
+        Ok(names(self.store.list_users(context, query).await?, request))
+    }
+
     /// Ends an invocation: its `temp:` keys are gone.
     pub async fn end_invocation(
         &self,
@@ -241,7 +242,7 @@ impl Engine {
         self.store.check(context, &mut end)?;
         let query = SessionQuery::info(SessionRef::Full(end.key));
         let view = self.store.read_session(context, query).await?;
-        self.invocations.end(view.info.incarnation, &end.invocation);
+        self.invocations.end(view.info.incarnation, end.invocation).await;
         Ok(())
     }
 }
@@ -268,4 +269,18 @@ fn list_hash(query: &SessionsQuery) -> Digest {
         parts.extend([key.as_str(), value.as_str()]);
     }
     Digest::of_texts(&parts)
+}
+
+fn names<T: Display + 'static>(page: NamePage<T>, request: Digest) -> List<T> {
+    List::behind(page.names, page.more, request, T::to_string)
+}
+
+fn name<T>(
+    token: Option<NameToken>,
+    request: Digest,
+    new: fn(String) -> Result<T, NameFault>,
+) -> Result<Option<T>, Error> {
+    const SAME: &str = "of the same list";
+    let name = place(token, request, SAME)?.map(new).transpose();
+    name.map_err(|_| bad_page_token(SAME))
 }

@@ -96,7 +96,7 @@ impl World {
             expiration: at,
             on_existing: OnExisting::Refuse,
         };
-        self.engine.create_session(&RequestContext::internal(), request).await.unwrap()
+        self.engine.store.create_session(&RequestContext::internal(), request).await.unwrap()
     }
 
     async fn append(

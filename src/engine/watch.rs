@@ -48,12 +48,12 @@ pub enum WatchItem {
     /// State at the start.
     Snapshot {
         state: State,
-        /// The session's newest event; 0 for wider scopes.
+        /// The session's newest event; 0 for shared scopes.
         last_sequence: Sequence,
         life: Option<Life>,
     },
     Event(Box<Event>),
-    /// A change of a wider scope made elsewhere.
+    /// A change of a shared scope made elsewhere.
     StateChange {
         changes: Changes,
         commit_time: Time,

@@ -68,7 +68,7 @@ impl<U: Message + Name + Default> Decoder for BoundedDecoder<U> {
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
         // All of it is in one piece.
         if let Some(kind) = KINDS.by_name.get(U::NAME)
-            && let Err(TooMuch) = KINDS.measure(*kind, bytes.chunk())
+            && !KINDS.fits(*kind, bytes.chunk())
         {
             return Err(Status::internal(format!("{UNDECODABLE}too many messages within it")));
         }
@@ -79,8 +79,17 @@ impl<U: Message + Name + Default> Decoder for BoundedDecoder<U> {
 /// As the decoder says that a message is not one.
 pub const UNDECODABLE: &str = "failed to decode Protobuf message: ";
 
-#[derive(Debug, PartialEq, Eq)]
-struct TooMuch;
+enum Stop {
+    TooMuch,
+    /// The decoder says what is wrong with it. Until there it has allocated what is measured here.
+    Undecodable,
+}
+
+impl From<DecodeError> for Stop {
+    fn from(_: DecodeError) -> Self {
+        Self::Undecodable
+    }
+}
 
 #[derive(Default)]
 struct Kind {
@@ -128,10 +137,9 @@ impl Kinds {
         Self { kinds: messages.iter().map(kind).collect(), by_name }
     }
 
-    fn measure(&self, kind: usize, bytes: &[u8]) -> Result<(), TooMuch> {
+    fn fits(&self, kind: usize, bytes: &[u8]) -> bool {
         let mut left = MEMORY_BYTES;
-        // The decoder says what is wrong with what is not a message. Until there it has allocated what is measured here.
-        self.take(kind, bytes, LEVELS, &mut left).unwrap_or(Ok(()))
+        !matches!(self.take(kind, bytes, LEVELS, &mut left), Err(Stop::TooMuch))
     }
 
     /// Takes what a message of this kind takes from what is `left`.
@@ -141,16 +149,10 @@ impl Kinds {
         mut bytes: &[u8],
         levels: usize,
         left: &mut usize,
-    ) -> Result<Result<(), TooMuch>, DecodeError> {
+    ) -> Result<(), Stop> {
         let Kind { bytes: own, fields } = &self.kinds[kind];
-        match left.checked_sub(*own) {
-            Some(rest) => *left = rest,
-            None => return Ok(Err(TooMuch)),
-        }
-        if levels == 0 {
-            return Ok(Ok(()));
-        }
-        while !bytes.is_empty() {
+        *left = left.checked_sub(*own).ok_or(Stop::TooMuch)?;
+        while levels > 0 && !bytes.is_empty() {
             let (number, wire) = decode_key(&mut bytes)?;
             let field = fields.iter().find(|(field, _)| *field == number);
             let (Some((_, of)), WireType::LengthDelimited) = (field, wire) else {
@@ -160,13 +162,10 @@ impl Kinds {
             let length = usize::try_from(decode_varint(&mut bytes)?).unwrap_or(usize::MAX);
             // The decoder reads one that is cut off as far as it goes.
             let (within, rest) = bytes.split_at(length.min(bytes.len()));
-            let taken = self.take(*of, within, levels - 1, left)?;
-            if taken.is_err() {
-                return Ok(taken);
-            }
+            self.take(*of, within, levels - 1, left)?;
             bytes = rest;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -177,8 +176,8 @@ mod tests {
 
     const BATCH: &str = "sessiond.v1.AppendEventsRequest";
 
-    fn measure(name: &str, message: &impl Message) -> Result<(), TooMuch> {
-        KINDS.measure(KINDS.by_name[name], &message.encode_to_vec())
+    fn fits(name: &str, message: &impl Message) -> bool {
+        KINDS.fits(KINDS.by_name[name], &message.encode_to_vec())
     }
 
     fn nulls(count: usize) -> prost_types::Value {
@@ -204,9 +203,9 @@ mod tests {
             ..Event::default()
         };
         let batch = AppendEventsRequest { events: vec![event; 100], ..Default::default() };
-        assert_eq!(measure(BATCH, &batch), Ok(()));
+        assert!(fits(BATCH, &batch));
         // Four bytes each: the smallest values of a list.
-        assert_eq!(measure("google.protobuf.Value", &nulls((4 << 20) / 4)), Ok(()));
+        assert!(fits("google.protobuf.Value", &nulls((4 << 20) / 4)));
     }
 
     #[test]
@@ -215,28 +214,28 @@ mod tests {
             events: vec![Event::default(); 500_000],
             ..AppendEventsRequest::default()
         };
-        assert_eq!(measure(BATCH, &events), Err(TooMuch));
+        assert!(!fits(BATCH, &events));
         let operations = vec![StateOperation::default(); 2_000_000];
         let delta = StateDelta { operations, ..StateDelta::default() };
         let event = Event { state_delta: Some(delta), ..Event::default() };
-        assert_eq!(measure("sessiond.v1.Event", &event), Err(TooMuch));
+        assert!(!fits("sessiond.v1.Event", &event));
         // Behind a group, which no field of the contract is.
         let bytes = [&[0x7b, 0x7c][..], &events.encode_to_vec()].concat();
         let kind = KINDS.by_name[BATCH];
-        assert_eq!(KINDS.measure(kind, &bytes), Err(TooMuch));
+        assert!(!KINDS.fits(kind, &bytes));
     }
 
     #[test]
     fn what_is_no_message_is_left_to_the_decoder() {
         let kind = KINDS.by_name[BATCH];
         for bytes in [&[0xff; 4][..], &[0x12, 0x7f], &[0x7c], &[0x12]] {
-            assert_eq!(KINDS.measure(kind, bytes), Ok(()), "{bytes:?}");
+            assert!(KINDS.fits(kind, bytes), "{bytes:?}");
         }
         let depth = 100_000;
         let mut deep = Vec::new();
         for _ in 0..depth {
             deep.extend([0x32, 0x7f]);
         }
-        assert_eq!(KINDS.measure(KINDS.by_name["google.protobuf.Value"], &deep), Ok(()));
+        assert!(KINDS.fits(KINDS.by_name["google.protobuf.Value"], &deep));
     }
 }

@@ -130,7 +130,7 @@ impl Pipeline {
         let missing = || Error::invalid("append", Reason::MissingField, "This field is required.");
         let append = append.ok_or_else(missing);
         let Handlers { engine, bare } = &self.handlers;
-        let decoded = |it| decode::decode(it, *bare, engine.store_id(), decode::append_event);
+        let decoded = |it| decode::decode(it, *bare, engine.store.id(), decode::append_event);
         let append = append.and_then(decoded);
         let append = call.decoded(append);
         Item { index, bytes, call, append }
@@ -173,7 +173,7 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
         Ok(appended) => Outcome::Appended(appended),
         Err(status) => {
             let failure = encode::failure(&status);
-            handlers.engine.metrics().refusals.count(Some(&failure.reason));
+            handlers.engine.metrics.refusals.count(Some(&failure.reason));
             Outcome::Failure(failure)
         }
     };

@@ -5,7 +5,6 @@
 mod append_stream;
 mod call;
 pub mod convert;
-mod methods;
 mod prelude;
 mod routes;
 mod services;
@@ -15,8 +14,22 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 pub use convert::decode::BareIds;
-pub use methods::methods;
-pub use routes::{OPEN_REQUEST_BYTES, SERVICE_NAMES, names, routes};
+pub use routes::{OPEN_REQUEST_BYTES, SERVICE_NAMES, methods, names, routes};
+
+/// The first items whose bytes all together are within a budget.
+fn within<I: Iterator>(
+    items: I,
+    mut budget: usize,
+    bytes: impl Fn(&I::Item) -> usize,
+) -> impl Iterator<Item = I::Item> {
+    items.take_while(move |item| match budget.checked_sub(bytes(item)) {
+        Some(rest) => {
+            budget = rest;
+            true
+        }
+        None => false,
+    })
+}
 
 #[derive(Clone)]
 struct Handlers {

@@ -1,13 +1,15 @@
-//! Passes calls to their services.
+//! Passes calls to their services, by the methods that their descriptors name.
 
 use std::sync::Arc;
 
+use prost_reflect::DescriptorPool;
 use tonic::{codec::CompressionEncoding, service::Routes};
 
 use super::{BareIds, Handlers};
 use crate::{
     domain::limits::MESSAGE_BYTES,
     engine::Engine,
+    metrics::MethodKind,
     proto::{
         DESCRIPTOR_SET,
         v1::{
@@ -60,6 +62,27 @@ pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
         .prepare()
 }
 
+/// The path of every method, with its kind.
+#[expect(clippy::expect_used, reason = "descriptors are compiled in, and every test reads them")]
+pub fn methods() -> Vec<(String, MethodKind)> {
+    let sets = [
+        DESCRIPTOR_SET,
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+    ];
+    let mut methods = Vec::new();
+    for set in sets {
+        let pool = DescriptorPool::decode(set).expect("descriptors that were compiled in");
+        for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+            let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
+            let streams = method.is_client_streaming() || method.is_server_streaming();
+            methods.push((path, if streams { MethodKind::Streaming } else { MethodKind::Unary }));
+        }
+    }
+    methods
+}
+
 /// The names of service and method in a path; `None` if it does not have the form `/SERVICE/METHOD`.
 pub fn names(path: &str) -> Option<(&str, &str)> {
     path.strip_prefix('/')?.split_once('/')
@@ -77,5 +100,18 @@ mod tests {
             assert_eq!(names(path), None, "{path}");
         }
         assert_eq!(names("//method"), Some(("", "method")));
+    }
+
+    #[test]
+    fn methods_have_their_paths() {
+        let methods = methods();
+        let kind = |path: &str| methods.iter().find(|(it, _)| it == path).map(|(_, kind)| *kind);
+        assert_eq!(kind("/sessiond.v1.EventService/AppendEvent"), Some(MethodKind::Unary));
+        assert_eq!(
+            kind("/sessiond.v1.EventService/AppendEventStream"),
+            Some(MethodKind::Streaming)
+        );
+        assert_eq!(kind("/sessiond.v1.WatchService/Watch"), Some(MethodKind::Streaming));
+        assert_eq!(kind("/grpc.health.v1.Health/Check"), Some(MethodKind::Unary));
     }
 }

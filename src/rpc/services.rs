@@ -31,7 +31,7 @@ macro_rules! service {
                 let answer = call.run(async {
                     let ($engine, $context) = (&self.engine, &call.context);
                     let request = request.into_inner();
-                    let (bare, store) = (self.bare, self.engine.store_id());
+                    let (bare, store) = (self.bare, self.engine.store.id());
                     let decoded = decode::decode(request, bare, store, decode::$method);
                     let $decoded = call.decoded(decoded)?;
                     $answer
@@ -46,20 +46,20 @@ macro_rules! service {
 service! { SessionService |engine, context| {
     create_session(CreateSessionRequest: (new, mode)) -> CreateSessionResponse = {
         let dropped = encode::dropped_temp_keys(new.state.iter().map(|(key, _)| key));
-        Ok(encode::create_session(engine.create_session(context, new).await?, dropped, mode))
+        Ok(encode::create_session(engine.store.create_session(context, new).await?, dropped, mode))
     };
     get_session(GetSessionRequest: ((query, invocation), mode)) -> GetSessionResponse =
         Ok(encode::get_session(engine.get_session(context, query, invocation).await?, mode));
     list_sessions(ListSessionsRequest: ((query, token), mode)) -> ListSessionsResponse =
         Ok(encode::list_sessions(engine.list_sessions(context, query, token).await?, mode));
     update_session(UpdateSessionRequest: update) -> UpdateSessionResponse =
-        Ok(encode::update_session(engine.update_session(context, update).await?, engine.store_id()));
+        Ok(encode::update_session(engine.store.update_session(context, update).await?, engine.store.id()));
     delete_session(DeleteSessionRequest: delete) -> DeleteSessionResponse =
         engine.delete_session(context, delete).await.map(|()| v1::DeleteSessionResponse {});
     fork_session(ForkSessionRequest: (fork, mode)) -> ForkSessionResponse =
-        Ok(encode::fork_session(engine.fork_session(context, fork).await?, mode));
+        Ok(encode::fork_session(engine.store.fork_session(context, fork).await?, mode));
     rewind_session(RewindSessionRequest: (rewind, mode)) -> RewindSessionResponse =
-        Ok(encode::rewind_session(engine.rewind_session(context, rewind).await?, mode));
+        Ok(encode::rewind_session(engine.store.rewind_session(context, rewind).await?, mode));
 }}
 
 service! { EventService |engine, context| {
@@ -121,7 +121,7 @@ impl WatchService for Handlers {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let call = Call::new("Watch", &request);
         let opened = call.run(async {
-            let (request, store) = (request.into_inner(), self.engine.store_id());
+            let (request, store) = (request.into_inner(), self.engine.store.id());
             let decoded = decode::decode(request, self.bare, store, decode::watch);
             let (scope, from, mode) = call.decoded(decoded)?;
             Ok((self.engine.watch(&call.context, scope, from).await?, mode))

@@ -8,12 +8,10 @@ use std::fmt;
 use tonic::Status;
 use tonic_types::StatusExt;
 
-use super::prelude::*;
+use super::{prelude::*, within};
 use crate::{
     domain::{
-        Sequence,
         error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
-        json::JsonType,
         limits::SCOPE_BYTES,
     },
     proto::codec::UNDECODABLE,
@@ -72,59 +70,88 @@ pub fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)
 }
 
-/// A report with this message, whose variable parts are metadata by the same names.
-macro_rules! report {
-    ($reason:ident, $message:literal $(, $name:ident = $value:expr)*) => {
-        Report::new(
-            Reason::$reason,
-            format!($message $(, $name = quoted(&$value.to_string()))*),
-        )
-        $(.with(stringify!($name), $value))*
-    };
-}
-
 fn report(error: &Error, request_id: impl fmt::Display) -> Report {
+    let new = Report::new;
     match error {
         Error::Invalid(violations) => invalid(violations),
-        Error::MessageTooLarge => message_too_large(),
-        Error::SessionNotFound(session) => session_not_found(session),
-        Error::SessionExists(key) => session_exists(key),
-        Error::EventIdReused(id) => event_id_reused(id),
-        Error::RequestIdReused(id) => request_id_reused(id),
+        Error::MessageTooLarge => {
+            new(Reason::MessageTooLarge, MESSAGE_TOO_LARGE).with("limit", MESSAGE_BYTES)
+        }
+        Error::SessionNotFound(SessionRef::Full(key)) => {
+            new(Reason::SessionNotFound, SESSION_NOT_FOUND).with_session(key)
+        }
+        Error::SessionNotFound(SessionRef::Bare(id, _)) => {
+            new(Reason::SessionNotFound, BARE_ID_NOT_FOUND).with("session_id", id)
+        }
+        Error::SessionExists(key) => new(Reason::SessionExists, SESSION_EXISTS).with_session(key),
+        Error::EventIdReused(id) => {
+            new(Reason::EventIdReused, EVENT_ID_REUSED).with("event_id", id)
+        }
+        Error::RequestIdReused(id) => {
+            new(Reason::RequestIdReused, REQUEST_ID_REUSED).with("request_id", id)
+        }
         Error::Conflict { sequence, keys } => conflict(*sequence, keys),
         Error::Replaced(scope) => replaced(scope),
         Error::PermissionDenied(denial) => permission_denied(denial),
-        Error::AmbiguousSessionId(id) => ambiguous_session_id(id),
-        Error::TypeMismatch { key, wanted, found } => type_mismatch(key, *wanted, *found),
+        Error::AmbiguousSessionId(id) => {
+            new(Reason::AmbiguousSessionId, AMBIGUOUS_SESSION_ID).with("session_id", id)
+        }
+        Error::TypeMismatch { key, wanted, found } => {
+            let report = new(Reason::TypeMismatch, TYPE_MISMATCH).with("key", key);
+            report.with("type", found).with("wanted", wanted)
+        }
         Error::MissingStateKey(keys) => missing_state_key(keys),
-        Error::CursorOfOtherStore => Report::new(Reason::CursorOfOtherStore, CURSOR_OF_OTHER_STORE),
-        Error::BeyondLastSequence { asked, last_sequence } => beyond_last(*asked, *last_sequence),
+        Error::CursorOfOtherStore => new(Reason::CursorOfOtherStore, CURSOR_OF_OTHER_STORE),
+        Error::BeyondLastSequence { asked, last_sequence } => {
+            let report = new(Reason::BeyondLastSequence, BEYOND_LAST_SEQUENCE);
+            report.with("asked", asked).with("last_sequence", last_sequence)
+        }
         Error::StateTooLarge(scope) => state_too_large(scope.as_str(), SCOPE_BYTES),
         Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
-        Error::AnswerTooLarge => answer_too_large(),
+        Error::AnswerTooLarge => {
+            new(Reason::AnswerTooLarge, ANSWER_TOO_LARGE).with("limit", MESSAGE_BYTES)
+        }
         Error::Overloaded { what, retry_after_millis } => overloaded(*what, *retry_after_millis),
         Error::RateLimited { what, limit, retry_after_millis } => {
             rate_limited(*what, *limit, *retry_after_millis)
         }
-        Error::DiskFull => {
-            Report::new(Reason::DiskFull, DISK_FULL).retry_after(DISK_FULL_RETRY_MILLIS)
-        }
-        Error::Starting => Report::new(Reason::Starting, STARTING),
-        Error::Draining => Report::new(Reason::Draining, DRAINING),
-        Error::StoreUnavailable(_) => Report::new(Reason::StoreUnavailable, STORE_UNAVAILABLE),
-        Error::FileLost => Report::new(Reason::FileLost, FILE_LOST),
-        Error::OutcomeUnknown(_) => Report::new(Reason::OutcomeUnknown, OUTCOME_UNKNOWN),
-        Error::ExpiredInQueue => Report::new(Reason::ExpiredInQueue, EXPIRED_IN_QUEUE),
+        Error::DiskFull => new(Reason::DiskFull, DISK_FULL).retry_after(DISK_FULL_RETRY_MILLIS),
+        Error::Starting => new(Reason::Starting, STARTING),
+        Error::Draining => new(Reason::Draining, DRAINING),
+        Error::StoreUnavailable(_) => new(Reason::StoreUnavailable, STORE_UNAVAILABLE),
+        Error::FileLost => new(Reason::FileLost, FILE_LOST),
+        Error::OutcomeUnknown(_) => new(Reason::OutcomeUnknown, OUTCOME_UNKNOWN),
+        Error::ExpiredInQueue => new(Reason::ExpiredInQueue, EXPIRED_IN_QUEUE),
         Error::Damaged(damaged, _) => stored_damage(damaged),
-        Error::CredentialMissing => Report::new(Reason::CredentialMissing, CREDENTIAL_MISSING),
+        Error::CredentialMissing => new(Reason::CredentialMissing, CREDENTIAL_MISSING),
         Error::CredentialInvalid(fault) => invalid_credential(*fault),
-        Error::CredentialExpired => Report::new(Reason::CredentialExpired, CREDENTIAL_EXPIRED),
-        Error::Internal(_) => {
-            Report::new(Reason::Internal, INTERNAL).with("request_id", request_id)
-        }
+        Error::CredentialExpired => new(Reason::CredentialExpired, CREDENTIAL_EXPIRED),
+        Error::Internal(_) => new(Reason::Internal, INTERNAL).with("request_id", request_id),
     }
 }
 
+// Messages. What stands in braces is metadata.
+const MESSAGE_TOO_LARGE: &str =
+    "The message exceeds the limit of {limit} bytes, uncompressed. Send less per call.";
+const ANSWER_TOO_LARGE: &str =
+    "The text exceeds the limit of {limit} bytes per response. Render a shorter template.";
+const SESSION_NOT_FOUND: &str = "Session '{session_id}' of user '{user_id}' in application \
+    '{app_name}' does not exist. Create it first.";
+const BARE_ID_NOT_FOUND: &str = "Session '{session_id}' does not exist. Create it first.";
+const SESSION_EXISTS: &str = "Session '{session_id}' of user '{user_id}' in application \
+    '{app_name}' exists already. Use another id, or set allow_existing of CreateSession.";
+const EVENT_ID_REUSED: &str = "Event id '{event_id}' was used for other content. \
+    Send the same content to retry, or use another id.";
+const REQUEST_ID_REUSED: &str = "Request id '{request_id}' was used for another delta. \
+    Send the same delta to retry, or use another id.";
+const AMBIGUOUS_SESSION_ID: &str =
+    "Several sessions have the id '{session_id}'. Set app_name and user_id as well.";
+const TYPE_MISMATCH: &str = "The value of key '{key}' has type {type}, \
+    but the operation needs {wanted}. Replace the value, or use another key.";
+const BEYOND_LAST_SEQUENCE: &str = "Sequence {asked} is greater than the last sequence, \
+    {last_sequence}. Send {last_sequence} or less.";
+const STATE_TOO_LARGE: &str = "The {scope} state would exceed {limit} bytes. \
+    Remove keys, or store large values elsewhere.";
 const CURSOR_OF_OTHER_STORE: &str =
     "The cursor belongs to another store. Start the watch without a cursor.";
 const DISK_FULL: &str = "The disk of the store is full and nothing was applied. \
@@ -146,98 +173,6 @@ const CREDENTIAL_MISSING: &str = "The call has no credential. \
 const CREDENTIAL_EXPIRED: &str = "The token or the client certificate has expired. \
     Send a new token, or connect with a new certificate.";
 const INTERNAL: &str = "Internal error. Report it with this request_id.";
-
-fn message_too_large() -> Report {
-    report!(
-        MessageTooLarge,
-        "The message exceeds the limit of {limit} bytes, uncompressed. Send less per call.",
-        limit = MESSAGE_BYTES
-    )
-}
-
-fn answer_too_large() -> Report {
-    report!(
-        AnswerTooLarge,
-        "The text exceeds the limit of {limit} bytes per response. Render a shorter template.",
-        limit = MESSAGE_BYTES
-    )
-}
-
-fn session_not_found(session: &SessionRef) -> Report {
-    match session {
-        SessionRef::Full(SessionKey { app_name, user_id, session_id }) => report!(
-            SessionNotFound,
-            "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
-             does not exist. Create it first.",
-            app_name = app_name,
-            user_id = user_id,
-            session_id = session_id
-        ),
-        SessionRef::Bare(id, _) => report!(
-            SessionNotFound,
-            "Session '{session_id}' does not exist. Create it first.",
-            session_id = id
-        ),
-    }
-}
-
-fn session_exists(SessionKey { app_name, user_id, session_id }: &SessionKey) -> Report {
-    report!(
-        SessionExists,
-        "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
-         exists already. Use another id, or set allow_existing of CreateSession.",
-        app_name = app_name,
-        user_id = user_id,
-        session_id = session_id
-    )
-}
-
-fn event_id_reused(id: &EventId) -> Report {
-    report!(
-        EventIdReused,
-        "Event id '{event_id}' was used for other content. \
-         Send the same content to retry, or use another id.",
-        event_id = id
-    )
-}
-
-fn request_id_reused(id: &RequestId) -> Report {
-    report!(
-        RequestIdReused,
-        "Request id '{request_id}' was used for another delta. \
-         Send the same delta to retry, or use another id.",
-        request_id = id
-    )
-}
-
-fn ambiguous_session_id(id: &SessionId) -> Report {
-    report!(
-        AmbiguousSessionId,
-        "Several sessions have the id '{session_id}'. Set app_name and user_id as well.",
-        session_id = id
-    )
-}
-
-fn type_mismatch(key: &StateKey, wanted: JsonType, found: JsonType) -> Report {
-    report!(
-        TypeMismatch,
-        "The value of key '{key}' has type {type}, but the operation needs {wanted}. \
-         Replace the value, or use another key.",
-        key = key,
-        type = found,
-        wanted = wanted
-    )
-}
-
-fn beyond_last(asked: Sequence, last: Sequence) -> Report {
-    report!(
-        BeyondLastSequence,
-        "Sequence {asked} is greater than the last sequence, {last_sequence}. \
-         Send {last_sequence} or less.",
-        asked = asked,
-        last_sequence = last
-    )
-}
 
 fn overloaded(what: Bounded, millis: u64) -> Report {
     let full = match what {
@@ -301,10 +236,9 @@ fn conflict(sequence: Option<SequenceConflict>, keys: &[StateKey]) -> Report {
     let reason = if sequence.is_some() { Reason::SequenceConflict } else { Reason::KeyConflict };
     let message =
         format!("Precondition failed: {}. Read again and decide again.", failed.join(" and "));
-    let mut report = Report::new(reason, message);
-    if let Some(SequenceConflict { expected, actual }) = sequence {
-        report = report.with("expected", expected).with("actual", actual);
-    }
+    let report = sequence.iter().fold(Report::new(reason, message), |report, it| {
+        report.with("expected", it.expected).with("actual", it.actual)
+    });
     if keys.is_empty() { report } else { report.with_list("keys", keys) }
 }
 
@@ -319,14 +253,13 @@ fn replaced(scope: &Scope) -> Report {
          Read it again and decide again.",
         quoted(name)
     );
-    let mut report =
-        Report::new(Reason::SessionReplaced, message).with("app_name", scope.app_name());
-    if let Some(user_id) = scope.user_id() {
-        report = report.with("user_id", user_id);
-    }
+    let report = Report::new(Reason::SessionReplaced, message);
     match scope {
-        Scope::Session(key) => report.with("session_id", &key.session_id),
-        Scope::User(..) | Scope::Application(_) => report,
+        Scope::Session(key) => report.with_session(key),
+        Scope::User(app_name, user_id) => {
+            report.with("app_name", app_name).with("user_id", user_id)
+        }
+        Scope::Application(app_name) => report.with("app_name", app_name),
     }
 }
 
@@ -337,14 +270,9 @@ const KEYS_LISTED: usize = 5;
 const KEYS_LISTED_BYTES: usize = 650;
 
 fn listed(keys: &[impl ToString]) -> String {
-    let mut left = KEYS_LISTED_BYTES;
-    let fits = |key: &String| {
-        let rest = left.checked_sub(encoded_bytes(key) + encoded_bytes(", "));
-        left = rest.unwrap_or(0);
-        rest.is_some()
-    };
     let listed = keys.iter().take(KEYS_LISTED).map(|key| format!("'{}'", quoted(&key.to_string())));
-    let listed: Vec<_> = listed.take_while(fits).collect();
+    let bytes = |key: &String| encoded_bytes(key) + encoded_bytes(", ");
+    let listed: Vec<_> = within(listed, KEYS_LISTED_BYTES, bytes).collect();
     match (keys.len() - listed.len(), listed.as_slice()) {
         (0, [first @ .., last]) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         (0, _) => listed.join(", "),
@@ -367,13 +295,7 @@ fn missing_state_key(keys: &[String]) -> Report {
 }
 
 fn state_too_large(scope: &str, limit: usize) -> Report {
-    report!(
-        StateTooLarge,
-        "The {scope} state would exceed {limit} bytes. \
-         Remove keys, or store large values elsewhere.",
-        scope = scope,
-        limit = limit
-    )
+    Report::new(Reason::StateTooLarge, STATE_TOO_LARGE).with("scope", scope).with("limit", limit)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, join},
+    io::{AsyncRead, AsyncWrite},
     sync::{Semaphore, watch},
     time::timeout,
 };
@@ -98,9 +98,9 @@ async fn check_host(State(own_host): State<Arc<str>>, request: Request, next: Ne
 async fn scrape(
     State((phase, metrics)): State<(watch::Receiver<Phase>, Arc<Metrics>)>,
 ) -> Result<([(HeaderName, &'static str); 1], String), (StatusCode, String)> {
-    let current = phase.borrow().name();
-    for name in Phase::NAMES {
-        metrics.condition.with_label_values(&[name]).set(i64::from(name == current));
+    let current = *phase.borrow();
+    for (phase, name) in Phase::NAMES {
+        metrics.condition.with_label_values(&[name]).set(i64::from(phase == current));
     }
     match metrics.scrape().await {
         Ok(text) => Ok(([(CONTENT_TYPE, TEXT_FORMAT)], text)),
@@ -150,14 +150,14 @@ pub async fn serve(listener: Listener, routes: Router) {
     let may_change = MayChange(!listener.is_open());
     // It is never closed.
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
-        let ((reader, writer), tls) = listener.accept().await;
+        let (stream, tls) = listener.accept().await;
         let routes = routes.clone();
         tokio::spawn(async move {
             let _permit = permit;
             let answered = timeout(Duration::from_secs(REQUEST_TIMEOUT_SECS), async {
                 match tls {
-                    None => answer(join(reader, writer), routes, may_change).await,
-                    Some(tls) => match tls.accept(join(reader, writer)).await {
+                    None => answer(stream, routes, may_change).await,
+                    Some(tls) => match tls.accept(stream).await {
                         Ok(stream) => {
                             let has_certificate = stream.get_ref().1.peer_certificates().is_some();
                             answer(stream, routes, MayChange(has_certificate)).await;

@@ -4,11 +4,10 @@
 //! flight follows what the server does: while many are in flight, those before a call and the time that it takes tell how many calls
 //! end in [`WAIT`]. The last quarter of the permits is for callers that have less than their share.
 
-mod shares;
-
 use std::{
+    collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -28,7 +27,6 @@ use crate::{
     domain::error::{Bounded, Error},
     store::instant,
 };
-use shares::Shares;
 
 /// Calls in flight at most, over all connections: as many as may wait in the store's queue of writes.
 const MOST_CALLS: usize = 4096;
@@ -158,6 +156,42 @@ impl Calls {
         averages.seconds += WEIGHT * (took.as_secs_f64() - averages.seconds);
         let done_in_wait = averages.before / averages.seconds * WAIT.as_secs_f64();
         self.most.store((done_in_wait as usize).clamp(FEWEST_CALLS, MOST_CALLS), Relaxed);
+    }
+}
+
+/// Calls in flight by the name of their caller. Callers without any are not kept, so there are no more than calls.
+#[derive(Default)]
+struct Shares(Mutex<HashMap<String, usize>>);
+
+impl Shares {
+    /// Counts a call. When permits are scarce, not one of a caller that has its share of them: permits are divided among those that have
+    /// calls in flight and one more, which may come.
+    fn begin(&self, caller: &str, permits: usize, are_scarce: bool) -> bool {
+        let mut calls = self.lock();
+        let share = permits / (calls.len() + 1);
+        let own = calls.get(caller).copied().unwrap_or(0);
+        if are_scarce && own >= share {
+            return false;
+        }
+        match calls.get_mut(caller) {
+            Some(own) => *own += 1,
+            None => drop(calls.insert(caller.to_owned(), 1)),
+        }
+        true
+    }
+
+    fn end(&self, caller: &str) {
+        let mut calls = self.lock();
+        if let Some(own) = calls.get_mut(caller) {
+            *own -= 1;
+            if *own == 0 {
+                calls.remove(caller);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

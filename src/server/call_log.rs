@@ -1,4 +1,4 @@
-//! Notes of each call: a log line with `--log-calls`, and its metrics. Neither has anything that a caller has written but the method's
+//! Notes of each call: a log line with `--log-calls`, its metrics, and the spans of one that is sampled. None of them has anything that a caller has written but the method's
 //! path and the name in its credential.
 
 use std::{
@@ -16,6 +16,7 @@ use tonic::{
     codegen::{Bytes, http},
 };
 
+use super::traces::{TracedCall, Traces};
 use crate::{
     access::Principal,
     metrics::{Calls, MeasuredCall},
@@ -31,6 +32,8 @@ const PATH_CHARS: usize = 128;
 pub struct CallNotes {
     pub log: bool,
     pub calls: Option<Arc<Calls>>,
+    /// `None`: no call has spans.
+    pub traces: Option<Traces>,
 }
 
 /// A call that has begun. It is noted when its answer ends, or when the client leaves.
@@ -40,6 +43,7 @@ pub struct CallLog {
     code: Option<Code>,
     line: Option<Line>,
     metrics: Option<MeasuredCall>,
+    traced: Option<TracedCall>,
 }
 
 struct Line {
@@ -57,10 +61,11 @@ impl CallNotes {
     #[expect(clippy::disallowed_methods, reason = "the duration is that of the process's clock")]
     pub fn begin(
         &self,
-        path: &str,
+        request: &http::Request<Body>,
         principal: Option<&Principal>,
         peer: &Arc<str>,
     ) -> Option<CallLog> {
+        let path = request.uri().path();
         let line = || Line {
             path: path.chars().take(PATH_CHARS).collect(),
             request_id: CallId::next(),
@@ -71,18 +76,25 @@ impl CallNotes {
         };
         let line = self.log.then(line);
         let metrics = self.calls.as_ref().map(|calls| calls.begin(path));
-        (line.is_some() || metrics.is_some()).then(|| CallLog {
+        // Calls without a valid credential have no spans.
+        let traces = self.traces.as_ref().filter(|_| principal.is_some());
+        let traced = traces.and_then(|traces| traces.begin(request));
+        (line.is_some() || metrics.is_some() || traced.is_some()).then(|| CallLog {
             began: Instant::now(),
             code: None,
             line,
             metrics,
+            traced,
         })
     }
 }
 
 impl CallLog {
-    /// The same request with the id of its line. Its bytes are counted.
+    /// The same request with the id of its line, and with what the services note their stages in. Its bytes are counted.
     pub fn request(&self, mut request: http::Request<Body>) -> http::Request<Body> {
+        if let Some(traced) = &self.traced {
+            request.extensions_mut().insert(traced.spans.clone());
+        }
         let Some(line) = &self.line else { return request };
         request.extensions_mut().insert(line.request_id);
         let received = Arc::clone(&line.received);
@@ -93,6 +105,12 @@ impl CallLog {
                 frame
             }))
         })
+    }
+
+    /// It has an answer with these headers.
+    pub fn answered(&mut self, headers: &http::HeaderMap) {
+        self.traced.iter().for_each(|traced| traced.spans.answered());
+        self.ended(headers);
     }
 
     pub fn sent(&mut self, data: &Bytes) {
@@ -121,7 +139,11 @@ impl CallLog {
 
     fn note(&mut self) {
         // Without a status the client has left.
-        let code = code_name(self.code.unwrap_or(Code::Cancelled));
+        let code = self.code.unwrap_or(Code::Cancelled);
+        if let Some(traced) = self.traced.take() {
+            traced.end(code);
+        }
+        let code = code_name(code);
         let elapsed = self.began.elapsed();
         if let Some(call) = self.metrics.take() {
             call.end(code, elapsed);

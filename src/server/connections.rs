@@ -1,11 +1,6 @@
 //! The accept loop: hyper serves every connection until its client leaves or the server shuts down.
 
-use std::{
-    io::{self, Cursor},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{AbortHandle, Abortable};
 use hyper_util::{
@@ -17,7 +12,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, join, split},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
     sync::watch,
     time::{sleep, timeout},
 };
@@ -29,10 +24,8 @@ use super::{
     dispatch::Dispatch,
     health::{Phase, draining},
     identity::Authenticator,
-    lingering_close::lingering_close,
-    listener::{Halves, Listener, peer},
-    read_quota::quota,
-    write_coalescing::coalescing,
+    listener::{Listener, Stream, peer},
+    socket::{Sharing, Socket},
 };
 
 /// Bytes that a client may send on one stream, and on one connection, before it waits for the server: the largest message, so that
@@ -62,6 +55,7 @@ const PREFACE_TIMEOUT_SECS: u64 = 30;
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// The service of every connection, with the authentication of its callers.
+#[derive(Clone)]
 pub struct Edge {
     pub dispatch: Dispatch,
     pub authenticator: Arc<Authenticator>,
@@ -74,34 +68,18 @@ pub async fn serve(
     edge: Edge,
     phase: watch::Receiver<Phase>,
 ) {
-    let Edge { dispatch, authenticator } = edge;
     let connections = GracefulShutdown::new();
     let mut stop = pin!(draining(phase.clone()));
     loop {
-        let (halves, tls) = tokio::select! {
+        let (stream, tls) = tokio::select! {
             () = &mut stop => break,
             accepted = listener.accept() => accepted,
         };
         // Its client is told by the end of the connection.
         let Some(permit) = limit.permit() else { continue };
-        let (phase, watcher) = (phase.clone(), connections.watcher());
-        let served = match tls {
-            None => {
-                let caller = match &halves.0 {
-                    Either::Left(_) => authenticator.of_tcp(None),
-                    Either::Right(unix) => authenticator.of_unix(unix.as_ref().peer_cred()),
-                };
-                let dispatch = dispatch.with_caller(caller, peer(&halves));
-                Either::Left(connection(halves, dispatch, phase, watcher))
-            }
-            Some(tls) => {
-                let (dispatch, authenticator) = (dispatch.clone(), Arc::clone(&authenticator));
-                let edge = Edge { dispatch, authenticator };
-                Either::Right(encrypted(tls, halves, edge, phase, watcher))
-            }
-        };
+        let (edge, phase, watcher) = (edge.clone(), phase.clone(), connections.watcher());
         tokio::spawn(async move {
-            served.await;
+            accepted(stream, tls, edge, phase, watcher).await;
             drop(permit);
         });
     }
@@ -121,17 +99,22 @@ pub async fn idle(in_flight: &TaskTracker, drain_timeout: Duration) {
     }
 }
 
-async fn encrypted(
-    tls: TlsAcceptor,
-    halves: Halves,
+async fn accepted(
+    stream: Stream,
+    tls: Option<TlsAcceptor>,
     Edge { dispatch, authenticator }: Edge,
     phase: watch::Receiver<Phase>,
     watcher: Watcher,
 ) {
-    let peer = peer(&halves);
-    let (reader, writer) = halves;
-    let handshake =
-        timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), tls.accept(join(reader, writer)));
+    let peer = peer(&stream);
+    let Some(tls) = tls else {
+        let caller = match &stream {
+            Either::Left(_) => authenticator.of_tcp(None),
+            Either::Right(unix) => authenticator.of_unix(unix.peer_cred()),
+        };
+        return connection(stream, dispatch.with_caller(caller, peer), phase, watcher).await;
+    };
+    let handshake = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), tls.accept(stream));
     let accepted = tokio::select! {
         () = draining(phase.clone()) => return,
         accepted = handshake => accepted,
@@ -140,41 +123,38 @@ async fn encrypted(
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let caller = authenticator.of_tcp(certificates.and_then(|chain| chain.first()));
-            connection(split(stream), dispatch.with_caller(caller, peer), phase, watcher).await;
+            connection(stream, dispatch.with_caller(caller, peer), phase, watcher).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a client could not begin TLS"),
         Err(_) => tracing::debug!("a client did not begin TLS in time"),
     }
 }
 
-async fn connection<R, W>(
-    (mut reader, writer): (R, W),
+async fn connection(
+    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     dispatch: Dispatch,
     phase: watch::Receiver<Phase>,
     watcher: Watcher,
-) where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+) {
     // HTTP waits for the preface however long it takes, also at a shutdown.
     let preface = tokio::select! {
         () = draining(phase) => return,
-        preface = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), preface(&mut reader)) => preface,
+        preface = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), preface(&mut stream)) => preface,
     };
     let Ok(Ok(preface)) = preface else { return };
-    let (reader, quota) = quota(reader, dispatch.tells_callers_apart());
-    let (writer, flusher) = coalescing(writer, dispatch.calls());
-    let in_flight = dispatch.in_flight().clone();
+    let sharing = Sharing {
+        tells_callers_apart: dispatch.tells_callers_apart(),
+        calls: dispatch.calls(),
+        in_flight: dispatch.in_flight().clone(),
+    };
+    let (socket, turns) = Socket::new(stream, preface, sharing, IDLE_GRACE);
     let (end, registration) = AbortHandle::new_pair();
     dispatch.ends_with(end);
-    let stream = join(Cursor::new(preface).chain(reader), writer);
-    let io = TokioIo::new(lingering_close(stream, IDLE_GRACE));
     let http = http();
-    let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(dispatch)));
-    let served = quota.serve(served);
+    let service = TowerToHyperService::new(dispatch);
+    let served = watcher.watch(http.serve_connection(TokioIo::new(socket), service));
     // The server has logged it if it ends the connection itself.
-    let served = Abortable::new(flusher.serve(served, in_flight), registration).await;
-    if let Ok(Err(error)) = served {
+    if let Ok(Err(error)) = Abortable::new(turns.serve(served), registration).await {
         tracing::debug!(error, "a connection failed");
     }
 }

@@ -26,7 +26,6 @@ use super::{
     identity::Caller,
     request_buffering::RequestBuffers,
     response_budget::{ResponseBudget, ResponseBytes, Unsent},
-    traces::{TracedCall, Traces},
 };
 use crate::{
     access::Principal,
@@ -94,8 +93,6 @@ struct Shared {
     admission: Admission,
     budget: ResponseBudget,
     notes: CallNotes,
-    /// `None`: no call has spans.
-    traces: Option<Traces>,
 }
 
 impl Dispatch {
@@ -106,22 +103,12 @@ impl Dispatch {
         in_flight: TaskTracker,
         budget: ResponseBudget,
         notes: CallNotes,
-        traces: Option<Traces>,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()))
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
         let (buffers, admission): (_, Admission) = Default::default();
-        let shared = Shared {
-            health,
-            services,
-            phase,
-            in_flight,
-            buffers,
-            admission,
-            budget,
-            notes,
-            traces,
-        };
+        let shared =
+            Shared { health, services, phase, in_flight, buffers, admission, budget, notes };
         let connection = ConnectionState::new(&shared, None, Arc::default());
         Self { shared: Arc::new(shared), connection }
     }
@@ -189,7 +176,11 @@ impl Shared {
         let is_reflection = path.starts_with(REFLECTION);
         let (request, _held) = match is_reflection || path == APPEND_STREAM {
             true => (request, None),
-            false => match self.buffers.whole(request, || draining(self.phase.clone())).await {
+            false => match self
+                .buffers
+                .whole(request, async { draining(self.phase.clone()).await })
+                .await
+            {
                 Ok((request, held)) => (request, Some(held)),
                 Err(refusal) => return Ok((refusal.into_http(), None)),
             },
@@ -202,7 +193,7 @@ impl Shared {
             return Ok((self.admission.refuse(request).await, None));
         };
         // A call that this lets through counts against the limit of its caller, so nothing else may refuse it before it is decoded.
-        if let Some(error) = is_append.then(|| services.engine.flood(principal)).flatten() {
+        if let Some(error) = is_append.then(|| services.engine.store.flood(principal)).flatten() {
             return refused(request, &error).await;
         }
         let request = if is_reflection { self.until_draining(request) } else { request };
@@ -251,16 +242,9 @@ where
         let token = shared.in_flight.token();
         let mut request = request.map(Body::new);
         let principal = self.principal(&request);
-        let mut log =
-            shared.notes.begin(request.uri().path(), principal.as_ref().ok(), &connection.peer);
+        let mut log = shared.notes.begin(&request, principal.as_ref().ok(), &connection.peer);
         if let Some(log) = &log {
             request = log.request(request);
-        }
-        // Without a credential a call makes no spans.
-        let traces = shared.traces.as_ref().filter(|_| principal.is_ok());
-        let mut traced = traces.and_then(|traces| traces.begin(&request));
-        if let Some(traced) = &traced {
-            request = traced.request(request);
         }
         if let Ok(principal @ Principal::Identified(_)) = &principal {
             request.extensions_mut().insert(principal.clone());
@@ -274,13 +258,10 @@ where
             };
             let answer = explained(answer);
             if let Some(log) = &mut log {
-                log.ended(answer.headers());
-            }
-            if let Some(traced) = &mut traced {
-                traced.answered(answer.headers());
+                log.answered(answer.headers());
             }
             let answers = Arc::clone(&connection.answers);
-            Ok(answer.map(|body| tracked(body, answers, (token, read), log, traced)))
+            Ok(answer.map(|body| tracked(body, answers, (token, read), log)))
         })
     }
 }
@@ -308,7 +289,6 @@ fn tracked(
     answers: Arc<ResponseBytes>,
     (token, read): (TaskTrackerToken, Option<OwnedSemaphorePermit>),
     mut log: Option<CallLog>,
-    mut traced: Option<TracedCall>,
 ) -> Body {
     let mut has_begun = false;
     Body::new(body.map_frame(move |frame| {
@@ -317,9 +297,6 @@ fn tracked(
         if let Some(log) = &mut log {
             frame.data_ref().into_iter().for_each(|data| log.sent(data));
             frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
-        }
-        if let (Some(traced), Some(trailers)) = (&mut traced, frame.trailers_ref()) {
-            traced.ended(trailers);
         }
         frame.map_data(|data| {
             let unsent = match mem::replace(&mut has_begun, true) {

@@ -17,25 +17,23 @@ pub fn warn(config: &Config) {
     }
 }
 
-/// The files that the flags name.
+/// The files that the flags name. A new flag does not compile until it is handled here.
 fn files(config: &Config) -> impl Iterator<Item = (&'static str, &Path, Purpose)> {
-    let Config { tls, identity, postgres, .. } = config;
-    // Without `..`: a new flag does not compile until it is decided whether its file is looked at.
-    let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = tls;
+    let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = &config.tls;
     let IdentityArgs {
         token_hashes,
         jwt_keys,
+        policy,
         jwt_issuer: _,
         jwt_audience: _,
         unix_peers: _,
-        policy,
-    } = identity;
+    } = &config.identity;
     let PostgresArgs {
         postgres_password_file,
         postgres_writers: _,
         postgres_statement_timeout: _,
         postgres_unnamed_statements: _,
-    } = postgres;
+    } = &config.postgres;
     let files = [
         ("--tls-cert", tls_cert, Purpose::Decisive),
         ("--tls-key", tls_key, Purpose::Secret),

@@ -24,20 +24,15 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const NAMES: [&str; 6] =
-        ["starting", "ready", "disk_full", "file_lost", "unreachable", "draining"];
-
-    /// One of [`Self::NAMES`].
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Open(Condition::Ready) => "ready",
-            Self::Open(Condition::DiskFull) => "disk_full",
-            Self::Open(Condition::FileLost) => "file_lost",
-            Self::Open(Condition::Unreachable) => "unreachable",
-            Self::Draining => "draining",
-        }
-    }
+    /// All of them, with their names in metrics.
+    pub const NAMES: [(Self, &str); 6] = [
+        (Self::Starting, "starting"),
+        (Self::Open(Condition::Ready), "ready"),
+        (Self::Open(Condition::DiskFull), "disk_full"),
+        (Self::Open(Condition::FileLost), "file_lost"),
+        (Self::Open(Condition::Unreachable), "unreachable"),
+        (Self::Draining, "draining"),
+    ];
 }
 
 /// The name by which health tells whether the store takes writes, beside the names of services.

@@ -10,14 +10,17 @@ use std::{
 };
 
 use tokio::{
-    net::{TcpListener, UnixListener, UnixSocket, UnixStream, lookup_host, tcp, unix},
+    net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream, lookup_host},
     time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 
 use super::tls::{Protocol, Tls};
-use crate::{config::Listen, files::FileMode};
+use crate::{
+    config::{Config, Listen},
+    files::FileMode,
+};
 
 /// Pause after a connection could not be accepted, which mostly means that no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -25,22 +28,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections to a Unix socket that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
+const GRPC_ADVICE: &str = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
+const HTTP_ADVICE: &str = "Pass --tls-cert and --tls-key, give --admin-listen 127.0.0.1 or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
+
 pub struct Listener {
     socket: Socket,
     tls: Option<(Tls, Protocol)>,
-}
-
-pub struct Access<'a> {
-    /// The flag that the address was passed with.
-    pub flag: &'static str,
-    /// Of the file of a Unix socket.
-    pub socket_mode: FileMode,
-    pub protocol: Protocol,
-    pub tls: Option<&'a Tls>,
-    /// Loopback is reached without TLS, even if there is one.
-    pub plain_on_loopback: bool,
-    /// Without TLS only loopback is allowed, and this says what to do about it.
-    pub advice: Option<&'a str>,
 }
 
 enum Socket {
@@ -49,11 +42,8 @@ enum Socket {
     Unix(UnixListener, SocketFile),
 }
 
-/// The halves of an accepted connection.
-pub type Halves = (
-    Either<tcp::OwnedReadHalf, unix::OwnedReadHalf>,
-    Either<tcp::OwnedWriteHalf, unix::OwnedWriteHalf>,
-);
+/// An accepted connection.
+pub type Stream = Either<TcpStream, UnixStream>;
 
 /// The file of a socket; dropping it removes the file, unless another server has put its own there meanwhile.
 pub struct SocketFile {
@@ -76,19 +66,33 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    /// Binds an address. TLS and its rules are for TCP alone.
-    pub async fn bind(listen: &Listen, access: Access<'_>) -> Result<Self, String> {
+    /// Binds an address of a protocol. TLS and its rules are for TCP alone: without it only loopback is open, unless a flag says that
+    /// this is meant.
+    pub async fn bind(
+        listen: &Listen,
+        protocol: Protocol,
+        config: &Config,
+        tls: Option<&Tls>,
+    ) -> Result<Self, String> {
+        let (flag, is_plain_meant, advice) = match protocol {
+            Protocol::Grpc => ("--listen", config.insecure, GRPC_ADVICE),
+            Protocol::Http => ("--admin-listen", config.admin_insecure, HTTP_ADVICE),
+        };
         let address = match listen {
             Listen::Tcp(address) => address,
             Listen::Unix(path) => {
-                return Ok(Self { socket: bind_unix(path, &access).await?, tls: None });
+                return Ok(Self {
+                    socket: bind_unix(path, config.socket_mode, flag).await?,
+                    tls: None,
+                });
             }
         };
         let addresses = resolve(address).await?;
         let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
-        let is_plain = access.plain_on_loopback && beyond.is_none();
-        let tls = access.tls.filter(|_| !is_plain);
-        if let (Some(open), None, Some(advice)) = (beyond, tls, access.advice) {
+        // Probes take no certificate that they do not know.
+        let is_plain = protocol == Protocol::Http && (is_plain_meant || beyond.is_none());
+        let tls = tls.filter(|_| !is_plain);
+        if let (Some(open), None, false) = (beyond, tls, is_plain_meant) {
             return Err(format!("Refusing to listen on {open} without TLS. {advice}"));
         }
         let bound = async {
@@ -97,8 +101,8 @@ impl Listener {
             let host = address.rsplit_once(':').map_or(&**address, |(host, _)| host);
             Ok(Socket::Tcp(listener, bound, host.to_owned()))
         };
-        let socket = bound.await.map_err(|error| bind_error(address, access.flag, &error))?;
-        Ok(Self { socket, tls: tls.map(|tls| (tls.clone(), access.protocol)) })
+        let socket = bound.await.map_err(|error| bind_error(address, flag, &error))?;
+        Ok(Self { socket, tls: tls.map(|tls| (tls.clone(), protocol)) })
     }
 
     /// The address, as clients write it.
@@ -129,12 +133,12 @@ impl Listener {
     }
 
     /// The next connection, and how TLS begins on it.
-    pub async fn accept(&self) -> (Halves, Option<TlsAcceptor>) {
+    pub async fn accept(&self) -> (Stream, Option<TlsAcceptor>) {
         loop {
             match self.next().await {
-                Ok(halves) => {
+                Ok(stream) => {
                     let tls = self.tls.as_ref().map(|(tls, protocol)| tls.acceptor(*protocol));
-                    return (halves, tls);
+                    return (stream, tls);
                 }
                 Err(error) => {
                     tracing::warn!(%error, listen = self.address(), "failed to accept a connection");
@@ -144,26 +148,22 @@ impl Listener {
         }
     }
 
-    async fn next(&self) -> io::Result<Halves> {
+    async fn next(&self) -> io::Result<Stream> {
         Ok(match &self.socket {
             Socket::Tcp(listener, ..) => {
                 let (stream, _) = listener.accept().await?;
                 // Answers are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
                 let _ = stream.set_nodelay(true);
-                let (reader, writer) = stream.into_split();
-                (Either::Left(reader), Either::Left(writer))
+                Either::Left(stream)
             }
-            Socket::Unix(listener, _) => {
-                let (reader, writer) = listener.accept().await?.0.into_split();
-                (Either::Right(reader), Either::Right(writer))
-            }
+            Socket::Unix(listener, _) => Either::Right(listener.accept().await?.0),
         })
     }
 }
 
 /// The address of the client, as the log names it.
-pub fn peer((reader, _): &Halves) -> Arc<str> {
-    match reader {
+pub fn peer(stream: &Stream) -> Arc<str> {
+    match stream {
         Either::Left(tcp) => {
             tcp.peer_addr().map_or_else(|_| "".into(), |address| address.to_string().into())
         }
@@ -196,8 +196,7 @@ fn bind_error(address: &str, flag: &str, error: &io::Error) -> String {
 }
 
 /// Binds a socket's path. A socket that no process listens on any more is replaced; any other file is not.
-async fn bind_unix(path: &Path, access: &Access<'_>) -> Result<Socket, String> {
-    let flag = access.flag;
+async fn bind_unix(path: &Path, mode: FileMode, flag: &str) -> Result<Socket, String> {
     let name = format!("unix:{}", path.display());
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
@@ -214,7 +213,7 @@ async fn bind_unix(path: &Path, access: &Access<'_>) -> Result<Socket, String> {
         let socket = UnixSocket::new_stream()?;
         socket.bind(path)?;
         // No connection comes before it listens.
-        std::fs::set_permissions(path, access.socket_mode.permissions())?;
+        std::fs::set_permissions(path, mode.permissions())?;
         socket.listen(BACKLOG)
     };
     let listener = listen().map_err(|error| bind_error(&name, flag, &error))?;

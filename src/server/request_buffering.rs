@@ -2,18 +2,15 @@
 //! bytes and in time.
 
 use std::{
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    task::Poll,
     time::Duration,
 };
 
-use futures_util::{Stream, StreamExt as _, poll, stream};
 use http_body_util::{BodyExt as _, Full};
-use tokio::{select, time::sleep};
+use tokio::{select, time::timeout};
 use tonic::{
     Status,
     body::Body,
@@ -29,9 +26,8 @@ use crate::domain::{
 /// Request body timeout: the largest message, over a slow network.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of a request that are read before it is decoded: a message of the largest size with its length. The decoder refuses a larger
-/// one for its length.
-const REQUEST_BYTES: usize = MESSAGE_BYTES + 1024;
+/// Bytes of a request: a message of the largest size with its length, also where compression made it longer.
+const REQUEST_BYTES: usize = MESSAGE_BYTES + 8 * 1024;
 
 /// Bytes of all buffered requests until their calls are answered: a hundred of the largest.
 const ALL_BYTES: usize = 100 * MESSAGE_BYTES;
@@ -63,25 +59,19 @@ impl Drop for Buffered {
 
 impl RequestBuffers {
     /// Reads a request of one message. A shutdown, `draining`, does not wait for the rest of it.
-    pub async fn whole<D: Future<Output = ()>>(
+    pub async fn whole(
         &self,
         request: Request<Body>,
-        draining: impl FnOnce() -> D,
+        draining: impl Future<Output = ()>,
     ) -> Result<(Request<Body>, Buffered), Status> {
         let mut held = Buffered { all: Arc::clone(&self.0), bytes: 0 };
         let (parts, body) = request.into_parts();
-        let body = {
-            let mut reading = pin!(read(body, &mut held));
-            match poll!(&mut reading) {
-                // Most requests have come with their headers.
-                Poll::Ready(read) => read,
-                Poll::Pending => select! {
-                    read = reading => read,
-                    () = sleep(TIMEOUT) => Err(late()),
-                    () = draining() => Err(refusal(&Error::Draining)),
-                },
-            }
-        }?;
+        let body = select! {
+            biased;
+            // Most requests have come with their headers.
+            read = timeout(TIMEOUT, read(body, &mut held)) => read.unwrap_or_else(|_| Err(late()))?,
+            () = draining => return Err(refusal(&Error::Draining)),
+        };
         Ok((Request::from_parts(parts, body), held))
     }
 }
@@ -93,27 +83,23 @@ fn late() -> Status {
     refusal(&Error::Invalid(vec![fault]))
 }
 
-/// Reads a body to its end, or as much of it as a request may have.
+/// Reads a body to its end.
 async fn read(mut body: Body, held: &mut Buffered) -> Result<Body, Status> {
     let mut parts: Vec<Bytes> = Vec::new();
-    while held.bytes <= REQUEST_BYTES {
-        match body.frame().await.transpose()?.map(|frame| frame.into_data()) {
-            Some(Ok(data)) => {
-                held.take(data.len())?;
-                parts.push(data);
-            }
-            // Requests of gRPC have no trailers.
-            Some(Err(_)) => {}
-            None if parts.len() == 1 => return Ok(Body::new(Full::from(parts.remove(0)))),
-            None => return Ok(Body::new(axum::body::Body::from_stream(stream_of(parts)))),
+    // Requests of gRPC have no trailers.
+    while let Some(frame) = body.frame().await.transpose()? {
+        if let Ok(data) = frame.into_data() {
+            held.take(data.len())?;
+            parts.push(data);
+        }
+        if held.bytes > REQUEST_BYTES {
+            return Err(refusal(&Error::MessageTooLarge));
         }
     }
-    let all = stream_of(parts).chain(body.into_data_stream());
-    Ok(Body::new(axum::body::Body::from_stream(all)))
-}
-
-fn stream_of(parts: Vec<Bytes>) -> impl Stream<Item = Result<Bytes, Status>> {
-    stream::iter(parts).map(Ok)
+    Ok(Body::new(Full::from(match parts.len() {
+        1 => parts.remove(0),
+        _ => parts.concat().into(),
+    })))
 }
 
 #[cfg(test)]

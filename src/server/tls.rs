@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use rustls::{
     RootCertStore, ServerConfig,
-    crypto::ring,
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use tokio_rustls::TlsAcceptor;
@@ -15,7 +14,7 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 use super::reload::{NamedFile, Reload, Reloaded};
 use crate::{config::TlsArgs, metrics::TlsMetrics, pem};
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// With a client certificate, if there are authorities of clients.
     Grpc,
@@ -101,10 +100,7 @@ fn config(
     };
     let chain = pem::certificates(chain).map_err(|cause| refused(chain_file, cause))?;
     let key = pem::private_key(key).map_err(|cause| refused(key_file, cause))?;
-    let provider = Arc::new(ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(unusable)?;
+    let builder = ServerConfig::builder();
     let builder = match (files.get(2), contents.get(2)) {
         (Some(file), Some(authorities)) => {
             builder.with_client_cert_verifier(verifier(file, authorities, protocol)?)
@@ -129,8 +125,7 @@ fn verifier(
     for certificate in pem::certificates(authorities).map_err(unusable)? {
         roots.add(certificate).map_err(|error| unusable(&error.to_string()))?;
     }
-    let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
     let verifier = match protocol {
         Protocol::Grpc => verifier,
         Protocol::Http => verifier.allow_unauthenticated(),

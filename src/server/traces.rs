@@ -22,7 +22,7 @@ use opentelemetry_sdk::{
     trace::{SdkTracer, SdkTracerProvider, Span},
 };
 use tokio::task::spawn_blocking;
-use tonic::{Code, Status, codegen::http};
+use tonic::{Code, codegen::http};
 
 use crate::{
     domain::trace::TraceParent,
@@ -94,7 +94,7 @@ impl Traces {
         ]);
         let context = Context::new().with_remote_span_context(span.span_context().clone());
         let recorder = Arc::new(CallRecorder { tracer: self.tracer.clone(), context, clock });
-        Some(TracedCall { span, spans: Spans::new(recorder, clock.began), clock, code: None })
+        Some(TracedCall { span, spans: Spans::new(recorder, clock.began), clock })
     }
 
     /// Exports the spans that wait, for at most `limit`.
@@ -111,35 +111,13 @@ impl Traces {
 /// The span of a sampled call, from its arrival to the end of its answer, or until the client leaves.
 pub struct TracedCall {
     span: Span,
-    spans: Spans,
+    /// What the services note their stages in.
+    pub spans: Spans,
     clock: Clock,
-    /// As far as it is known.
-    code: Option<Code>,
 }
 
 impl TracedCall {
-    /// The same request, with what the services note their stages in.
-    pub fn request<B>(&self, mut request: http::Request<B>) -> http::Request<B> {
-        request.extensions_mut().insert(self.spans.clone());
-        request
-    }
-
-    /// It has an answer with these headers, which hold its status if there is no body.
-    pub fn answered(&mut self, headers: &http::HeaderMap) {
-        self.spans.answered();
-        self.ended(headers);
-    }
-
-    /// It has ended with these trailers.
-    pub fn ended(&mut self, trailers: &http::HeaderMap) {
-        self.code = self.code.or_else(|| code(trailers));
-    }
-}
-
-impl Drop for TracedCall {
-    fn drop(&mut self) {
-        // Without a status the client has left.
-        let code = self.code.unwrap_or(Code::Cancelled);
+    pub fn end(mut self, code: Code) {
         self.span.set_attribute(KeyValue::new("rpc.grpc.status_code", i64::from(code as i32)));
         if is_servers_fault(code) {
             self.span.set_status(Outcome::error(""));
@@ -147,11 +125,6 @@ impl Drop for TracedCall {
         self.spans.replied();
         self.span.end_with_timestamp(self.clock.time(spans::now()));
     }
-}
-
-/// The code of a status, without decoding its message and details.
-fn code(headers: &http::HeaderMap) -> Option<Code> {
-    headers.get(Status::GRPC_STATUS).map(|code| Code::from_bytes(code.as_bytes()))
 }
 
 /// The codes for which the span of a server is an error, by the conventions for gRPC.
@@ -240,15 +213,6 @@ fn parent(headers: &http::HeaderMap) -> Context {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_code_is_that_of_the_status() {
-        for status in [Status::ok(""), Status::not_found("é"), Status::data_loss("")] {
-            let headers = status.clone().into_http::<()>().into_parts().0.headers;
-            assert_eq!(code(&headers), Some(status.code()));
-        }
-        assert_eq!(code(&http::HeaderMap::new()), None);
-    }
 
     #[test]
     fn a_callers_span_is_the_parent() {

@@ -303,3 +303,24 @@ fn the_deepest_values_come_back_and_what_the_session_began_with() {
     let report = &other.run(&["import", "s.json"])[0];
     assert_eq!(report["events_already_there"], json!(2), "{report}");
 }
+
+#[test]
+fn events_that_were_edited_are_named() {
+    let shell = Shell::new();
+    let address = ["--app", "a", "--user", "u", "--session", "s"];
+    let append = ["event", "append", "--author", "m", "--set", "k=1", "--remove", "l"];
+    shell.run(&[&["session", "create"], &address[..]].concat());
+    for id in ["e1", "e2"] {
+        shell.run(&[&append[..], &address[..], &["--event-id", id]].concat());
+    }
+    let export = [&["export", "--format", "sessiond"], &address[..]].concat();
+    let text = String::from_utf8(shell.output(&export).stdout).unwrap();
+    assert_eq!(text.matches("\"fingerprint\"").count(), 2, "{text}");
+    shell.write("s.json", &text.replacen("\"author\":\"m\"", "\"author\":\"n\"", 1));
+    let output = shell.output(&["import", "s.json", "--into-app", "copy"]);
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{says}");
+    let warning = "edited, so only ADK's form of these events counts: e1\n";
+    assert_eq!(says, format!("warning: s.json: {warning}"));
+    shell.stop();
+}

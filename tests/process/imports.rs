@@ -133,27 +133,6 @@ fn half_an_emoji_is_mended_and_named_but_refused_in_keys_and_ids() {
 }
 
 #[test]
-fn events_that_were_edited_are_named() {
-    let shell = Shell::new();
-    let address = ["--app", "a", "--user", "u", "--session", "s"];
-    let append = ["event", "append", "--author", "m", "--set", "k=1", "--remove", "l"];
-    shell.run(&[&["session", "create"], &address[..]].concat());
-    for id in ["e1", "e2"] {
-        shell.run(&[&append[..], &address[..], &["--event-id", id]].concat());
-    }
-    let export = [&["export", "--format", "sessiond"], &address[..]].concat();
-    let text = String::from_utf8(shell.output(&export).stdout).unwrap();
-    assert_eq!(text.matches("\"fingerprint\"").count(), 2, "{text}");
-    shell.write("s.json", &text.replacen("\"author\":\"m\"", "\"author\":\"n\"", 1));
-    let output = shell.output(&["import", "s.json", "--into-app", "copy"]);
-    let says = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{says}");
-    let warning = "edited, so only ADK's form of these events counts: e1\n";
-    assert_eq!(says, format!("warning: s.json: {warning}"));
-    shell.stop();
-}
-
-#[test]
 fn a_file_of_somebody_else_is_refused_copied_or_meant() {
     let shell = Shell::new();
     let set = ["state", "set", "--app", "victim", "--user", "chief", "--set", "app:price=100"];

@@ -44,7 +44,12 @@ pub fn parts(body: &Json) -> Vec<Part> {
     parts
         .extend(calls.iter().filter_map(|call| member(call, &["function"])).map(|it| call_of(&it)));
     parts.extend(error(body).map(Part::Error));
-    parts.extend(notes(body).into_iter().map(Part::Note));
+    if let Some(actions) = member(body, &["actions"]) {
+        let agent = text(&actions, &["transfer_to_agent", "transferToAgent"]);
+        parts.extend(agent.map(|agent| Part::Note(format!("transfer to {agent}"))));
+        let escalates = member(&actions, &["escalate"]).is_some_and(|it| it.as_str() == "true");
+        parts.extend(escalates.then(|| Part::Note("escalate".to_owned())));
+    }
     let is_told = !parts.is_empty() || body.members().iter().all(|(name, _)| is_envelope(name));
     if !is_told {
         parts.push(Part::Other(body.clone()));
@@ -120,18 +125,6 @@ fn error(body: &Json) -> Option<String> {
     let message = text(body, &["error_message", "errorMessage"]).filter(|text| !text.is_empty());
     let words: Vec<_> = code.into_iter().chain(message).collect();
     (!words.is_empty()).then(|| format!("error {}", words.join(": ")))
-}
-
-fn notes(body: &Json) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(actions) = member(body, &["actions"]) {
-        let agent = text(&actions, &["transfer_to_agent", "transferToAgent"]);
-        notes.extend(agent.map(|agent| format!("transfer to {agent}")));
-        if member(&actions, &["escalate"]).is_some_and(|it| it.as_str() == "true") {
-            notes.push("escalate".to_owned());
-        }
-    }
-    notes
 }
 
 /// A body in a few words, for a cell of a table.

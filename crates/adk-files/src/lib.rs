@@ -35,5 +35,5 @@ pub use name::file_name;
 pub use plan::{Plan, is_shared};
 pub use read::SessionFile;
 pub use same::is_same;
-pub use session::{Address, Metadata, Session, is_internal, shared_file};
+pub use session::{Address, Metadata, is_internal, shared_file};
 pub use write::FileWriter;

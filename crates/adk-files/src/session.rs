@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use prost_types::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
@@ -19,15 +18,6 @@ pub struct Address {
     pub app_name: String,
     pub user_id: String,
     pub session_id: String,
-}
-
-/// A session to be written, with its state after the last event.
-#[derive(Debug, Clone)]
-pub struct Session {
-    pub address: Address,
-    /// Merged state: one object.
-    pub state: Json,
-    pub last_event_time: Option<Timestamp>,
 }
 
 /// Metadata of a session. Times are RFC 3339.

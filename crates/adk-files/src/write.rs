@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
+use prost_types::Timestamp;
+
 use super::{
     entry,
     event::Event,
     form::{self, Losses},
-    session::{FORMAT, Metadata, Session, is_internal},
+    session::{Address, FORMAT, Metadata, is_internal},
     time,
 };
 use sessiond_core::domain::json::Json;
@@ -14,7 +16,6 @@ use sessiond_core::domain::json::Json;
 /// Writes one file.
 pub struct FileWriter<'a, W> {
     to: &'a mut W,
-    /// With what ADK's form cannot hold.
     exact: bool,
     events: usize,
     /// In the file's `events`.
@@ -25,13 +26,18 @@ pub struct FileWriter<'a, W> {
 }
 
 impl<'a, W: Write> FileWriter<'a, W> {
-    pub fn begin(to: &'a mut W, session: &Session, exact: bool) -> io::Result<Self> {
-        let Session { address, state, last_event_time } = session;
+    /// Of a session with its merged state after the last event. `exact`: with what ADK's form cannot hold.
+    pub fn begin(
+        to: &'a mut W,
+        (address, state): (&Address, &Json),
+        last_event_time: Option<Timestamp>,
+        exact: bool,
+    ) -> io::Result<Self> {
         writeln!(to, "{{\n\"id\": {},", Json::string(&address.session_id))?;
         writeln!(to, "\"appName\": {},", Json::string(&address.app_name))?;
         writeln!(to, "\"userId\": {},", Json::string(&address.user_id))?;
         writeln!(to, "\"state\": {state},")?;
-        if let Some(time) = *last_event_time {
+        if let Some(time) = last_event_time {
             writeln!(to, "\"lastUpdateTime\": {},", time::format_stamp(time))?;
         }
         write!(to, "\"events\": [")?;
@@ -89,21 +95,14 @@ impl<'a, W: Write> FileWriter<'a, W> {
 
 #[cfg(test)]
 mod tests {
-    use prost_types::Timestamp;
-
     use super::*;
-    use crate::{Address, SessionFile};
+    use crate::SessionFile;
 
-    fn session() -> Session {
-        let address = Address {
+    fn address() -> Address {
+        Address {
             app_name: "a\"".to_owned(),
             user_id: "u/1".to_owned(),
             session_id: "s\n".to_owned(),
-        };
-        Session {
-            address,
-            state: Json::parse("{ \"n\": 1.00, \"app:x\": [] }".to_owned()).unwrap(),
-            last_event_time: Some(Timestamp { seconds: 5, nanos: 7 }),
         }
     }
 
@@ -134,7 +133,9 @@ mod tests {
 
     fn write(exact: bool, events: &[Event]) -> (String, Losses) {
         let mut text = Vec::new();
-        let mut writer = FileWriter::begin(&mut text, &session(), exact).unwrap();
+        let state = Json::parse("{ \"n\": 1.00, \"app:x\": [] }".to_owned()).unwrap();
+        let last = Some(Timestamp { seconds: 5, nanos: 7 });
+        let mut writer = FileWriter::begin(&mut text, (&address(), &state), last, exact).unwrap();
         for event in events {
             writer.event(event).unwrap();
         }
@@ -180,7 +181,7 @@ mod tests {
         let (text, losses) = write(true, &sent);
         assert!(losses.is_empty());
         let file = SessionFile::read(&text).unwrap();
-        assert_eq!(file.address, session().address);
+        assert_eq!(file.address, address());
         let state = file.state.as_ref().unwrap();
         assert_eq!((state[0].0.as_str(), state[0].1.as_str()), ("n", "1.00"));
         let author = "me".to_owned();

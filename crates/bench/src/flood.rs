@@ -138,7 +138,7 @@ impl Flood {
         if begin.await.is_err() {
             return Ok(None);
         }
-        Ok(Some(offer(fixture.servers(), &many, self.rate).await))
+        Ok(Some(offer(&fixture.servers, &many, self.rate).await))
     }
 }
 
@@ -161,11 +161,11 @@ pub async fn measure(
     let flooding = spawn_blocking(move || flood.run(ready, may_begin));
     let measured = async {
         is_ready.await.ok()?;
-        offer(modest.servers(), &few, warm).await;
-        let alone = offer(modest.servers(), &few, slow).await;
+        offer(&modest.servers, &few, warm).await;
+        let alone = offer(&modest.servers, &few, slow).await;
         begin.send(()).ok()?;
-        let at_first = offer(modest.servers(), &few, warm).await;
-        Some([alone, at_first, offer(modest.servers(), &few, slow).await])
+        let at_first = offer(&modest.servers, &few, warm).await;
+        Some([alone, at_first, offer(&modest.servers, &few, slow).await])
     };
     let measured = measured.await;
     let flooded = flooding.await.map_err(|error| Failure::Failed(error.to_string()))??;

@@ -142,7 +142,7 @@ async fn sessions(bench: &mut Bench<'_>, numbers: &[usize]) -> Result<(), Failur
         created = sessions;
         let key = bench.fixture.key("among", 0);
         let setting = || one_at_a_time("sessions", sessions);
-        let list = list(bench.fixture.app());
+        let list = list(&bench.fixture.app);
         bench.measure("append", setting(), bench.fixture.appends([&key])).await?;
         bench.measure("read", setting(), vec![bench.fixture.read(&key)]).await?;
         bench.measure("list", setting(), vec![list]).await?;
@@ -178,7 +178,7 @@ async fn overload(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(), Fa
     }
     memory.read_best().await;
     let rate = rate(arguments, best.per_second * arguments.overload.factor);
-    let servers = bench.fixture.servers();
+    let servers = &bench.fixture.servers;
     let report = overload::measure(servers, &appends, rate, best, &memory).await;
     bench.print(&report, report.text())
 }
@@ -187,7 +187,7 @@ async fn flood(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(), Failu
     let flood = Flood {
         connect: arguments.flood.connect(&bench.args.connect),
         connections: bench.args.connections,
-        app: format!("{}-flood", bench.fixture.app()),
+        app: format!("{}-flood", bench.fixture.app.as_str()),
         body_bytes: bench.args.body_bytes,
         rate: rate(arguments, arguments.flood.flood_rate as f64),
         keep: bench.args.keep,

@@ -2,10 +2,14 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use prometheus::{Histogram, IntGauge};
+
 use super::{CallMetrics, GaugeShare, Refusals, register::Register};
 
 /// The method of every call whose path is not that of a method.
 const OTHER: &str = "other";
+
+const OK: &str = "OK";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodKind {
@@ -17,17 +21,31 @@ pub enum MethodKind {
 /// The methods of a server.
 pub struct Calls {
     /// By path, such as `/sessiond.v1.EventService/AppendEvent`.
-    methods: HashMap<String, MethodKind>,
+    methods: HashMap<String, Arc<Method>>,
+    other: Arc<Method>,
     metrics: CallMetrics,
     refusals: Refusals,
+}
+
+/// A method, with the handle that each of its calls needs.
+struct Method {
+    name: String,
+    handle: Handle,
+}
+
+enum Handle {
+    /// Durations of calls that ended well, which are most.
+    Unary(Histogram),
+    /// Open streams.
+    Streaming(IntGauge),
 }
 
 /// A call that has begun, in the gauges of those that have not ended.
 pub struct MeasuredCall {
     calls: Arc<Calls>,
-    method: Box<str>,
+    method: Arc<Method>,
     _in_flight: GaugeShare,
-    stream: Option<GaugeShare>,
+    _stream: Option<GaugeShare>,
 }
 
 impl Calls {
@@ -36,33 +54,41 @@ impl Calls {
         methods: impl IntoIterator<Item = (String, MethodKind)>,
         refusals: &Refusals,
     ) -> Self {
-        let (methods, metrics) = (HashMap::from_iter(methods), CallMetrics::new(register));
-        for (path, kind) in &methods {
-            let name = name(path);
-            // A method that was never called is shown as well.
-            match kind {
-                MethodKind::Unary => drop(metrics.durations.with_label_values(&[name, "OK"])),
-                MethodKind::Streaming => {
-                    metrics.open_streams.with_label_values(&[name]);
-                    metrics.streams.with_label_values(&[name, "OK"]);
+        let metrics = CallMetrics::new(register);
+        // A method that was never called is shown as well.
+        let method = |name: &str, kind| {
+            let handle = match kind {
+                MethodKind::Unary => {
+                    Handle::Unary(metrics.durations.with_label_values(&[name, OK]))
                 }
-            }
-        }
-        metrics.durations.with_label_values(&[OTHER, "OK"]);
-        Self { methods, metrics, refusals: refusals.clone() }
+                MethodKind::Streaming => {
+                    metrics.streams.with_label_values(&[name, OK]);
+                    Handle::Streaming(metrics.open_streams.with_label_values(&[name]))
+                }
+            };
+            Arc::new(Method { name: name.to_owned(), handle })
+        };
+        let by_path = |(path, kind): (String, _)| {
+            let method = method(path.trim_start_matches('/'), kind);
+            (path, method)
+        };
+        let methods = methods.into_iter().map(by_path).collect();
+        let other = method(OTHER, MethodKind::Unary);
+        Self { methods, other, metrics, refusals: refusals.clone() }
     }
 
     /// All paths that are not a method's count as one.
     pub fn begin(self: &Arc<Self>, path: &str) -> MeasuredCall {
-        let kind = self.methods.get(path);
-        let method = kind.map_or(OTHER, |_| name(path));
-        let is_stream = kind == Some(&MethodKind::Streaming);
-        let open = || self.metrics.open_streams.with_label_values(&[method]);
+        let method = self.methods.get(path).unwrap_or(&self.other);
+        let stream = match &method.handle {
+            Handle::Unary(_) => None,
+            Handle::Streaming(open) => Some(GaugeShare::new(open, 1)),
+        };
         MeasuredCall {
             calls: Arc::clone(self),
-            method: method.into(),
+            method: Arc::clone(method),
             _in_flight: GaugeShare::new(&self.metrics.in_flight, 1),
-            stream: is_stream.then(|| GaugeShare::new(&open(), 1)),
+            _stream: stream,
         }
     }
 }
@@ -75,14 +101,13 @@ impl MeasuredCall {
 
     /// It has ended with a code of gRPC, by its name.
     pub fn end(self, code: &str, elapsed: Duration) {
-        let (metrics, labels) = (&self.calls.metrics, [&*self.method, code]);
-        match self.stream {
-            Some(_) => metrics.streams.with_label_values(&labels).inc(),
-            None => metrics.durations.with_label_values(&labels).observe(elapsed.as_secs_f64()),
+        let (metrics, labels) = (&self.calls.metrics, [&*self.method.name, code]);
+        match &self.method.handle {
+            Handle::Streaming(_) => metrics.streams.with_label_values(&labels).inc(),
+            Handle::Unary(ended_well) if code == OK => ended_well.observe(elapsed.as_secs_f64()),
+            Handle::Unary(_) => {
+                metrics.durations.with_label_values(&labels).observe(elapsed.as_secs_f64());
+            }
         }
     }
-}
-
-fn name(path: &str) -> &str {
-    path.trim_start_matches('/')
 }

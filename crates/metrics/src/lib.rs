@@ -46,7 +46,6 @@ pub struct Metrics {
     pub refusals: Refusals,
     /// 1 for the condition that the server is in, by its name.
     pub condition: IntGaugeVec,
-    calls: OnceLock<Arc<Calls>>,
     sqlite: OnceLock<SqliteMetrics>,
     postgres: OnceLock<PostgresMetrics>,
     tls: OnceLock<TlsMetrics>,
@@ -96,7 +95,6 @@ impl Metrics {
                 "1 for the condition that the server is in, 0 for the others.",
                 "condition",
             ),
-            calls: OnceLock::new(),
             sqlite: OnceLock::new(),
             postgres: OnceLock::new(),
             tls: OnceLock::new(),
@@ -104,10 +102,9 @@ impl Metrics {
         }
     }
 
-    /// The calls of these methods, by path, and of others together.
+    /// The calls of these methods, by path, and of others together. A server has them once.
     pub fn calls(&self, methods: impl IntoIterator<Item = (String, MethodKind)>) -> Arc<Calls> {
-        let calls = || Calls::new(self.register(), methods, &self.refusals);
-        Arc::clone(self.calls.get_or_init(|| Arc::new(calls())))
+        Arc::new(Calls::new(self.register(), methods, &self.refusals))
     }
 
     /// Of a store on SQLite.

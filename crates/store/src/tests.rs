@@ -1,6 +1,8 @@
 //! Fixtures of the tests of both databases: a clock, requests and queries, all of the application `a`, and states as text. The requests
 //! of every suite are in [`requests`].
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 pub mod requests;
 
 use std::sync::{Arc, Mutex};

@@ -27,7 +27,6 @@ const BATCH_BODIES: usize = 2 << 20;
 /// Calls in flight while sessions are created or deleted, so that many share a commit.
 const IN_FLIGHT: usize = 256;
 
-/// Connections to a server.
 pub async fn connect(connections: usize, connect: &ConnectArgs) -> Result<Vec<Server>, Failure> {
     // A slow call is measured, not given up.
     let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
@@ -39,8 +38,8 @@ pub async fn connect(connections: usize, connect: &ConnectArgs) -> Result<Vec<Se
 }
 
 pub struct Fixture {
-    servers: Vec<Server>,
-    app: String,
+    pub servers: Vec<Server>,
+    pub app: String,
     /// The event that every append appends.
     event: v1::Event,
     /// Created sessions, to be deleted at the end.
@@ -51,11 +50,6 @@ impl Fixture {
     /// An empty application. All workers share the connections to `servers`.
     pub fn new(servers: Vec<Server>, app: String, body_bytes: usize) -> Self {
         Self { servers, app, event: event(body_bytes), sessions: Vec::new() }
-    }
-
-    /// The connection of a worker.
-    pub fn server(&self, worker: usize) -> &Server {
-        &self.servers[worker % self.servers.len()]
     }
 
     /// Creates the sessions `{name}-{number}`, each of a user of its own, with `keys` keys in each scope.
@@ -71,15 +65,11 @@ impl Fixture {
         let state = names.iter().map(|key| (key.as_str(), r#""a value of some length""#));
         let state = object_text(state).into_string();
         self.for_all(&created, async |server, key| {
-            let v1::SessionKey { app_name, user_id, session_id } = key;
-            let state_form = Some(StateForm::StateJson(state.clone()));
-            let json_form = JSON_FORM;
             let request = v1::CreateSessionRequest {
-                app_name,
-                user_id,
-                session_id,
-                state_form,
-                json_form,
+                app_name: key.app_name,
+                user_id: key.user_id,
+                session_id: key.session_id,
+                state_form: Some(StateForm::StateJson(state.clone())),
                 ..Default::default()
             };
             server.sessions().create_session(request).await.map(drop)
@@ -107,7 +97,7 @@ impl Fixture {
                 json_form: JSON_FORM,
                 ..Default::default()
             };
-            self.server(0).events().append_events(request).await?;
+            self.servers[0].events().append_events(request).await?;
         }
         Ok(())
     }
@@ -156,15 +146,6 @@ impl Fixture {
         .await
     }
 
-    pub fn app(&self) -> &str {
-        &self.app
-    }
-
-    /// All connections.
-    pub fn servers(&self) -> &[Server] {
-        &self.servers
-    }
-
     /// Calls `act` for each key, with [`IN_FLIGHT`] calls at a time. A server that limits appends refuses some of them at first.
     async fn for_all(
         &self,
@@ -195,7 +176,6 @@ fn event(body_bytes: usize) -> v1::Event {
     }
 }
 
-/// `count` keys of each scope.
 fn scoped_keys(count: usize) -> Vec<String> {
     let keys = |number| ScopeKind::ALL.map(|scope| format!("{}key-{number}", scope.prefix()));
     (0..count).flat_map(keys).collect()

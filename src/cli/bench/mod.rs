@@ -6,11 +6,11 @@ mod fixture;
 mod load;
 mod table;
 
-use std::{mem, sync::Arc};
+use std::mem;
 
 use clap::{Args, ValueEnum, value_parser};
 use serde::Serialize;
-use tokio::{signal, task::JoinSet};
+use tokio::signal;
 use uuid::Uuid;
 
 use self::table::{HEADINGS, Row};
@@ -187,16 +187,17 @@ impl<'a> Bench<'a> {
         setting: Setting,
         calls: Vec<Call>,
     ) -> Result<f64, Failure> {
-        let (args, calls, in_flight) = (self.args, calls.into(), setting.in_flight);
+        let (args, calls) = (self.args, calls.into());
+        let round = |limits| Round::start(&self.fixture.servers, &calls, setting.in_flight, limits);
         let progress = progress_bar(&format!("measuring {workload}"), None);
         if args.warmup > 0 {
-            self.round(in_flight, &calls, Round::start(Some(args.warmup), None)).await;
+            round((Some(args.warmup), None)).finish().await;
         }
         let seconds = args.count.is_none().then_some(args.seconds);
-        let round = self.round(in_flight, &calls, Round::start(seconds, args.count)).await;
+        let (elapsed, results) = round((seconds, args.count)).finish().await;
         drop(progress);
-        let row = Row::new(workload, setting, round.started.elapsed(), &round.results());
-        if let Some(error) = &round.results().first_error {
+        let row = Row::new(workload, setting, elapsed, &results);
+        if let Some(error) = &results.first_error {
             tell(&format!("error: {} calls failed, the first with {error}", row.errors));
             self.failed = true;
         }
@@ -215,26 +216,5 @@ impl<'a> Bench<'a> {
     /// Prints a report for programs or as text.
     pub fn print(&self, report: &impl Serialize, text: String) -> Result<(), Failure> {
         if self.prints_json() { output::print(report) } else { output::print_text(&text) }
-    }
-
-    /// Workers go through the calls together. A stream has a worker of its own.
-    async fn round(&self, in_flight: usize, calls: &Arc<[Call]>, round: Round) -> Arc<Round> {
-        let round = Arc::new(round);
-        let mut running = JoinSet::new();
-        let is_streamed = matches!(calls.first(), Some(Call::Stream(_)));
-        let workers = if is_streamed { calls.len() } else { in_flight };
-        for worker in 0..workers {
-            let (round, calls) = (Arc::clone(&round), Arc::clone(calls));
-            let server = self.fixture.server(worker).clone();
-            match &calls[worker % calls.len()] {
-                Call::Stream(append) => {
-                    let append = append.as_ref().clone();
-                    running.spawn(round.pipelined(server, append, in_flight))
-                }
-                _ => running.spawn(round.one_by_one(server, calls, worker, workers)),
-            };
-        }
-        running.join_all().await;
-        round
     }
 }

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::load::Results;
 
-/// The parameters of a measurement.
 #[derive(Debug, Default, Serialize)]
 pub struct Setting {
     /// Calls in flight; of a stream, its unanswered requests.

@@ -92,51 +92,41 @@ fn number(session: &Json, name: &str) -> Option<i64> {
 
 /// Whether the session is new. One that is there stays as it is.
 async fn create(server: &Server, app: &str, session: &Json) -> Result<bool, Failure> {
-    let request = request_of(app, session)?;
-    let answer = server.sessions().create_session(request).await?.into_inner();
+    let answer = server.sessions().create_session(request_of(app, session)?).await?.into_inner();
     if !answer.created {
         return Ok(false);
     }
-    let key = answer.session.unwrap_or_default().key.unwrap_or_default();
-    let began = time::now().seconds - number(session, "minutes_ago").unwrap_or_default() * 60;
-    let mut sent = append(server, &key, session, "events", began).await?;
-    if let Some(sequence) = number(session, "rewind_to") {
-        let request = v1::RewindSessionRequest {
-            key: Some(key.clone()),
-            to_sequence: Some(sequence),
-            event_id: "rewind".to_owned(),
-            author: "user".to_owned(),
-            precondition: None,
+    let key = answer.session.and_then(|session| session.key);
+    let mut seconds = time::now().seconds - number(session, "minutes_ago").unwrap_or_default() * 60;
+    for step in events_of(session) {
+        if let to_sequence @ Some(_) = number(&step, "rewind_to") {
+            let request = v1::RewindSessionRequest {
+                key: key.clone(),
+                to_sequence,
+                event_id: "rewind".to_owned(),
+                author: "user".to_owned(),
+                precondition: None,
+                json_form: JSON_FORM,
+            };
+            server.sessions().rewind_session(request).await?;
+            continue;
+        }
+        let event: v1::Event = from_json(&step).map_err(Failure::Failed)?;
+        let event_time = Some(Timestamp { seconds, nanos: 0 });
+        let request = v1::AppendEventRequest {
+            key: key.clone(),
+            event: Some(v1::Event { event_time, ..event }),
             json_form: JSON_FORM,
+            ..Default::default()
         };
-        server.sessions().rewind_session(request).await?;
-        sent +=
-            append(server, &key, session, "after_rewind", began + sent * SECONDS_BETWEEN).await?;
+        server.events().append_event(request).await?;
+        seconds += SECONDS_BETWEEN;
     }
-    Ok(sent > 0)
+    Ok(true)
 }
 
-/// Appends the events of a member in one commit. Returns their number.
-async fn append(
-    server: &Server,
-    key: &v1::SessionKey,
-    session: &Json,
-    name: &str,
-    began: i64,
-) -> Result<i64, Failure> {
-    let events = member(session, &[name]).map(|events| events.items()).unwrap_or_default();
-    let mut times = (0..).map(|at| Timestamp { seconds: began + at * SECONDS_BETWEEN, nanos: 0 });
-    let event = |json: &Json| {
-        let event: v1::Event = from_json(json).map_err(Failure::Failed)?;
-        Ok(v1::Event { event_time: times.next(), ..event })
-    };
-    let events = events.iter().map(event).collect::<Result<Vec<_>, Failure>>()?;
-    let number = events.len() as i64;
-    let key = Some(key.clone());
-    let request =
-        v1::AppendEventsRequest { key, events, json_form: JSON_FORM, ..Default::default() };
-    server.events().append_events(request).await?;
-    Ok(number)
+fn events_of(session: &Json) -> Vec<Json> {
+    member(session, &["events"]).map(|events| events.items()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -155,13 +145,9 @@ mod tests {
             ["alice", "bob"]
         );
         for session in &sessions {
-            for name in ["events", "after_rewind"] {
-                let events =
-                    member(session, &[name]).map(|events| events.items()).unwrap_or_default();
-                for event in &events {
-                    let event: v1::Event = from_json(event).unwrap();
-                    assert!(!event.author.is_empty() && event.body_form.is_some());
-                }
+            for event in events_of(session).iter().filter(|it| number(it, "rewind_to").is_none()) {
+                let event: v1::Event = from_json(event).unwrap();
+                assert!(!event.author.is_empty() && event.body_form.is_some());
             }
         }
     }

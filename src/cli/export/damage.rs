@@ -22,12 +22,14 @@ pub fn is_damage(status: &Status) -> bool {
     status.code() == Code::DataLoss
 }
 
-/// The sessions of an application or a user. A list with damage in it is read from both ends.
+/// The sessions of an application or a user. To skip damage in their list it is read from both ends.
 pub async fn list(
     server: &Server,
     request: &v1::ListSessionsRequest,
+    skip_damaged: bool,
 ) -> Result<IndexSet<v1::SessionKey>, Failure> {
     let mut keys = IndexSet::new();
+    // From the oldest: a session that is used meanwhile goes to the end, and is listed twice rather than never.
     for order in [v1::SessionOrder::LastEventTimeAsc, v1::SessionOrder::LastEventTimeDesc] {
         let mut request = v1::ListSessionsRequest { order: order.into(), ..request.clone() };
         loop {
@@ -39,12 +41,12 @@ pub async fn list(
                         return Ok(keys);
                     }
                 }
+                Err(status) if !skip_damaged || !is_damage(&status) => return Err(status.into()),
                 // Up to the damage, one session at a time in the end.
-                Err(status) if is_damage(&status) && request.page_size > 1 => {
+                Err(_) if request.page_size > 1 => {
                     request.page_size = (request.page_size / 10).max(1);
                 }
-                Err(status) if is_damage(&status) => break,
-                Err(status) => return Err(status.into()),
+                Err(_) => break,
             }
         }
     }

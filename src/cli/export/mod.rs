@@ -19,7 +19,7 @@ use self::write::Written;
 use super::{
     adk_file::{Losses, NewFile, file_name},
     args::ScopeArgs,
-    calls::{all_pages, sessions_page, sessions_request},
+    calls::sessions_request,
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
     hidden::Form,
@@ -90,20 +90,11 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         let directory = args.out.as_deref();
         return shared::export(&server, key, directory, args.file_mode, format).await;
     }
-    // A session that is used meanwhile goes to the end, and is listed twice rather than never.
-    let order = v1::SessionOrder::LastEventTimeAsc.into();
-    let request =
-        v1::ListSessionsRequest { order, ..sessions_request(&key.app_name, &key.user_id) };
-    let keys = match (key.session_id.is_empty(), args.skip_damaged) {
-        (false, _) => IndexSet::from([key.clone()]),
-        (true, true) => damage::list(&server, &request).await?,
-        (true, false) => {
-            let keys = all_pages(async |page_token| {
-                let request = v1::ListSessionsRequest { page_token, ..request.clone() };
-                Ok(sessions_page(&server, request).await?)
-            });
-            keys.await?.into_iter().collect()
-        }
+    let keys = if key.session_id.is_empty() {
+        let request = sessions_request(&key.app_name, &key.user_id);
+        damage::list(&server, &request, args.skip_damaged).await?
+    } else {
+        IndexSet::from([key.clone()])
     };
     if keys.is_empty() {
         let user = match key.user_id.as_str() {

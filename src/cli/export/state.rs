@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     cli::{
+        adk_file::is_shared,
         args::{JSON_FORM, MAX_PAGE},
         calls::{for_each_event, get_request, retry},
         connect::Server,
@@ -11,10 +12,7 @@ use crate::{
         failure::Failure,
         whole_state::{members_of, state_request, whole_state},
     },
-    domain::{
-        json::Json,
-        scope::{ScopeKind, StateKey},
-    },
+    domain::json::Json,
     proto::v1::{self, key_change::ValueForm, session},
 };
 
@@ -44,15 +42,15 @@ pub async fn complete(
         let delta = event.state_delta.unwrap_or_default();
         let set = set_members(&delta).into_iter().map(|(key, value)| (key, Some(value)));
         let removed = delta.remove.into_iter().map(|key| (key, None));
-        for (key, value) in set.chain(removed).filter(|(key, _)| is_own(key)) {
+        for (key, value) in set.chain(removed).filter(|(key, _)| !is_shared(key)) {
             touched.insert(key.clone());
             last.extend((event.sequence <= session.last_sequence).then_some((key, value)));
         }
         Ok(())
     })
     .await?;
-    let (mut own, shared): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        members_of(&state).into_iter().partition(|(key, _)| is_own(key));
+    let (shared, mut own): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        members_of(&state).into_iter().partition(|(key, _)| is_shared(key));
     own.retain(|key, _| !touched.contains(key));
     for key in touched {
         let value = value_at_creation(server, &scope, &key).await?;
@@ -104,8 +102,4 @@ async fn value_at_creation(
 
 pub fn changed() -> Failure {
     Failure::Failed("the session changed during the export. Export it again".to_owned())
-}
-
-fn is_own(key: &str) -> bool {
-    StateKey::from_stored(key).scope() == Some(ScopeKind::Session)
 }

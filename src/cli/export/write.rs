@@ -5,7 +5,7 @@ use std::io::Write;
 use super::{damage, state};
 use crate::{
     cli::{
-        adk_file::{FileWriter, Losses, Metadata, Session},
+        adk_file::{FileWriter, Losses, Metadata},
         calls::{for_each_event, get_request},
         connect::Server,
         convert::{address_of, file_event, state_of},
@@ -108,12 +108,9 @@ fn begin<'a, W: Write>(
     session: &v1::Session,
     exact: bool,
 ) -> Result<FileWriter<'a, W>, Failure> {
-    let session = Session {
-        address: address_of(session.key.clone().unwrap_or_default()),
-        state: Json::from_stored(state_of(session).to_owned()),
-        last_event_time: session.last_event_time,
-    };
-    Ok(FileWriter::begin(to, &session, exact)?)
+    let address = address_of(session.key.clone().unwrap_or_default());
+    let state = Json::from_stored(state_of(session).to_owned());
+    Ok(FileWriter::begin(to, (&address, &state), session.last_event_time, exact)?)
 }
 
 fn end<W: Write>(

@@ -54,29 +54,28 @@ impl AddressArgs {
     }
 
     fn application(&self, own: &str) -> Result<String, Failure> {
-        let given = (self.app.as_deref(), self.into_app.as_deref());
-        self.one_of(own, given, ("application", "--app", "--into-app"))
+        self.one_of(own, [&self.app, &self.into_app], ["application", "app"])
     }
 
     fn user(&self, own: &str) -> Result<String, Failure> {
-        let given = (self.user.as_deref(), self.into_user.as_deref());
-        self.one_of(own, given, ("user", "--user", "--into-user"))
+        self.one_of(own, [&self.user, &self.into_user], ["user", "user"])
     }
 
     fn one_of(
         &self,
         own: &str,
-        (default, into): (Option<&str>, Option<&str>),
-        (what, flag, into_flag): (&str, &str, &str),
+        [default, into]: [&Option<String>; 2],
+        [what, flag]: [&str; 2],
     ) -> Result<String, Failure> {
-        if let Some(into) = into.filter(|into| !into.is_empty()) {
-            return Ok(into.to_owned());
-        }
-        match default.filter(|default| !default.is_empty() && !own.is_empty()) {
-            Some(default) if default != own && !self.as_named => Err(Failure::Failed(format!(
-                "the file names the {what} `{own}`, and {flag} is `{default}`. Pass {into_flag} to copy it there, or --as-named to import it into `{own}`"
-            ))),
-            _ => pick(own, default, what, &format!("Pass {flag}")),
+        let [default, into] = [default, into].map(|it| it.as_deref().filter(|it| !it.is_empty()));
+        match (into, default) {
+            (Some(into), _) => Ok(into.to_owned()),
+            (None, Some(default)) if ![default, ""].contains(&own) && !self.as_named => {
+                Err(Failure::Failed(format!(
+                    "the file names the {what} `{own}`, and --{flag} is `{default}`. Pass --into-{flag} to copy it there, or --as-named to import it into `{own}`"
+                )))
+            }
+            (None, default) => pick(own, default, what, &format!("Pass --{flag}")),
         }
     }
 }

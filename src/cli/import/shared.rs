@@ -236,14 +236,12 @@ impl<'a> Shared<'a> {
                 (Some(there), Some(wanted)) => same_value(there, wanted),
                 (there, wanted) => there.is_none() && wanted.is_none(),
             };
-            let owner = match () {
-                () if self.restore || there.is_none() => Owner::Free,
-                () if !self.owned.contains(key) => Owner::Other,
-                () if is_right || self.is_own(&now, key).await? => Owner::Import,
-                () => Owner::Overwriter,
-            };
+            let owned = self.owned.contains(key);
+            let may_write = self.restore
+                || there.is_none()
+                || owned && (is_right || self.is_own(&now, key).await?);
             let is_touched = now.versions.get(key) != self.before.versions.get(key);
-            let fate = fate(owner, is_right, is_touched);
+            let fate = fate(may_write, owned, is_right, is_touched);
             match fate {
                 Fate::Set if !is_right => changes.push((key.clone(), wanted.cloned())),
                 Fate::Changed => drop(self.changed.insert(key.clone())),
@@ -328,17 +326,6 @@ fn written(
     (delta, checks)
 }
 
-/// Author of the value of a key at the end of an import.
-#[derive(Debug, Clone, Copy)]
-enum Owner {
-    /// There is no value, or --restore-shared replaces any.
-    Free,
-    Import,
-    /// The import had set the key before.
-    Overwriter,
-    Other,
-}
-
 /// Outcome for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -349,14 +336,14 @@ enum Fate {
     Changed,
 }
 
-/// The outcome for a key which has the file's value (`is_right`) or another one, and whose version differs from that before the import
-/// (`is_touched`) or not.
-fn fate(owner: Owner, is_right: bool, is_touched: bool) -> Fate {
-    match owner {
-        Owner::Other => Fate::Kept,
-        Owner::Free | Owner::Import if is_right && !is_touched => Fate::Kept,
-        Owner::Free | Owner::Import => Fate::Set,
-        Owner::Overwriter => Fate::Changed,
+/// The outcome for a key that was the import's or not (`owned`), has the file's value (`is_right`) or another one, and has another version
+/// than before the import (`is_touched`) or not.
+fn fate(may_write: bool, owned: bool, is_right: bool, is_touched: bool) -> Fate {
+    match may_write {
+        true if is_right && !is_touched => Fate::Kept,
+        true => Fate::Set,
+        false if owned => Fate::Changed,
+        false => Fate::Kept,
     }
 }
 
@@ -378,81 +365,4 @@ fn parts(mut changes: &[(String, Option<Json>)]) -> Vec<&[(String, Option<Json>)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn state_is_sent_in_parts_that_a_delta_takes() {
-        let key = |bytes: usize| ("user:k".to_owned(), Some(Json::string(&"x".repeat(bytes))));
-        let sizes = |keys: &[(String, Option<Json>)]| {
-            parts(keys).iter().map(|it| it.len()).collect::<Vec<_>>()
-        };
-        assert_eq!(sizes(&[]), [0; 0]);
-        assert_eq!(sizes(&[key(200_000), key(200_000), key(200_000)]), [2, 1]);
-        assert_eq!(sizes(&[key(600_000), key(1)]), [1, 1], "a single one is the server's to judge");
-        assert_eq!(sizes(&vec![key(1); 1001]), [1000, 1]);
-    }
-
-    #[test]
-    fn a_value_that_comes_meanwhile_stays_unless_all_are_restored() {
-        let value = || Json::string("x");
-        let state = State {
-            values: [("app:there".to_owned(), value())].into(),
-            versions: [("app:there".to_owned(), 7)].into(),
-        };
-        let changes = ["app:there", "app:absent"].map(|key| (key.to_owned(), Some(value())));
-        let (delta, checks) = written(&changes, &state, false);
-        assert_eq!(delta.operations, [convert::set_if_absent("app:absent".to_owned(), value())]);
-        assert_eq!(checks, [check("app:there".to_owned(), Condition::Version(7))]);
-        let (delta, checks) = written(&changes, &state, true);
-        let set = changes.map(|(key, _)| (key, value())).to_vec();
-        assert_eq!((Some(delta), checks), (convert::delta(set, Vec::new()), Vec::new()));
-    }
-
-    #[test]
-    fn a_key_gets_the_last_value_of_the_file_unless_it_is_of_others() {
-        for (owner, is_right, is_touched, expected) in [
-            (Owner::Free, false, false, Fate::Set),
-            (Owner::Free, false, true, Fate::Set),
-            (Owner::Free, true, false, Fate::Kept),
-            (Owner::Free, true, true, Fate::Set),
-            (Owner::Import, false, true, Fate::Set),
-            (Owner::Import, true, true, Fate::Set),
-            (Owner::Import, true, false, Fate::Kept),
-            (Owner::Overwriter, false, true, Fate::Changed),
-            (Owner::Other, false, true, Fate::Kept),
-            (Owner::Other, true, true, Fate::Kept),
-        ] {
-            let fate = fate(owner, is_right, is_touched);
-            assert_eq!(fate, expected, "{owner:?} {is_right} {is_touched}");
-        }
-    }
-
-    #[test]
-    fn a_change_is_of_the_import_by_its_author_or_by_its_event() {
-        let key =
-            |session: &str| v1::SessionKey { session_id: session.to_owned(), ..Default::default() };
-        let event =
-            |id: &str, sequence| Event { event_id: id.to_owned(), sequence, ..Default::default() };
-        let events = [("a", 1), ("own", 2)].map(|(id, at)| (id.to_owned(), event(id, at)));
-        let log = Log { events: events.into(), ..Default::default() };
-        let mark = Mark::new(&key("s"), Some(&log), &[event("a", 0), event("b", 0)]);
-        let change = |session: Option<&str>, sequence, author: &str| v1::KeyChange {
-            session: session.map(key),
-            sequence,
-            author: author.to_owned(),
-            ..Default::default()
-        };
-        assert!(mark.is_on(&change(Some("s"), 1, "agent")));
-        assert!(mark.is_on(&change(None, 0, &mark.author)));
-        for other in [
-            change(Some("s"), 2, "agent"),
-            change(Some("t"), 1, "agent"),
-            change(None, 0, "system"),
-            change(None, 0, &Mark::new(&key("t"), None, &[]).author),
-        ] {
-            assert!(!mark.is_on(&other), "{other:?}");
-        }
-        assert!(!Mark::new(&key("s"), None, &[event("a", 1)]).is_on(&change(Some("s"), 1, "x")));
-    }
-}
+mod tests;

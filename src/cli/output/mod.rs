@@ -26,28 +26,17 @@ pub enum Format {
     Yaml,
 }
 
-/// Writes a whole line or nothing.
-fn write_line(to: &mut impl Write, item: &impl Serialize) -> Result<(), Failure> {
-    let mut line = serde_json::to_vec(item)?;
-    line.push(b'\n');
-    Ok(to.write_all(&line)?)
-}
-
 /// Prints one JSON value a line, whatever the format.
 pub fn print(item: &impl Serialize) -> Result<(), Failure> {
-    let mut out = Sink::stdout(Form::Json);
-    write_line(&mut out, item)?;
-    Ok(out.flush()?)
+    print_as(Format::Json, item)
 }
 
-/// Prints one answer.
 pub fn print_as(format: Format, item: &impl Serialize) -> Result<(), Failure> {
+    let json = json_of(item)?;
     match format {
-        Format::Json => print(item),
-        Format::Yaml => print_in(Form::Yaml, &format!("---\n{}", yaml::document(&json_of(item)?))),
-        Format::Table => {
-            print_text(&table::record(&json_of(item)?, time::now(), terminal::columns()))
-        }
+        Format::Json => print_in(Form::Json, &format!("{json}\n")),
+        Format::Yaml => print_in(Form::Yaml, &format!("---\n{}", yaml::document(&json))),
+        Format::Table => print_text(&table::record(&json, time::now(), terminal::columns())),
     }
 }
 
@@ -89,7 +78,6 @@ fn json_of(item: &impl Serialize) -> Result<Json, Failure> {
     Ok(Json::from_stored(serde_json::to_string(item)?))
 }
 
-/// Prints text with colours, for people.
 pub fn print_text(text: &str) -> Result<(), Failure> {
     Ok(sink::paint(text)?)
 }
@@ -130,41 +118,19 @@ pub async fn print_pages<T, P: Serialize>(
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
     use crate::proto::v1::{Session, session::StateForm};
-
-    struct Closed;
-
-    impl Write for Closed {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::BrokenPipe.into())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn every_item_is_a_line() {
-        let mut bytes = Vec::new();
-        write_line(&mut bytes, &[1, 2]).unwrap();
-        write_line(&mut bytes, &"a\nb").unwrap();
-        assert_eq!(String::from_utf8(bytes).unwrap(), "[1,2]\n\"a\\nb\"\n");
-    }
 
     #[test]
     fn text_that_is_not_json_is_said_to_come_from_the_server() {
         let form = Some(StateForm::StateJson("{".to_owned()));
         let session = Session { state_form: form, ..Default::default() };
-        let failure = write_line(&mut Vec::new(), &AsJson(session)).unwrap_err();
+        let failure = json_of(&AsJson(session)).unwrap_err();
         assert!(failure.text().contains("the server answered"), "{}", failure.text());
     }
 
     #[test]
-    fn a_closed_output_is_known_as_one() {
-        assert!(matches!(write_line(&mut Closed, &"x"), Err(Failure::OutputClosed)));
+    fn an_item_is_one_line() {
+        assert_eq!(json_of(&"a\nb").unwrap().as_str(), "\"a\\nb\"");
     }
 }

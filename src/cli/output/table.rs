@@ -13,13 +13,13 @@ use crate::{
     domain::json::{Json, JsonType},
 };
 
-/// One column of a list.
+/// One column of a list. Paths that end in `_time` show how long ago, and `labels` show `name=value, …`.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     pub heading: &'static str,
     /// Path of the value within an item: `key.session_id`.
     pub path: &'static str,
-    pub cell: Cell,
+    gist: Option<fn(&Json) -> String>,
     overflow: Overflow,
 }
 
@@ -28,28 +28,14 @@ pub struct Column {
 enum Overflow {
     /// It stays whole, so that its values can be copied.
     Whole,
-    /// It is cut.
     Cut,
     /// It is left out; those with a greater number first.
     Left(u8),
 }
 
-/// How a column shows its values.
-#[derive(Debug, Clone, Copy)]
-pub enum Cell {
-    /// Strings as they are, everything else as JSON.
-    Plain,
-    /// How long ago.
-    Ago,
-    /// `name=value, …`
-    Labels,
-    /// The gist of an event's body.
-    Gist(fn(&Json) -> String),
-}
-
 impl Column {
     pub const fn new(heading: &'static str, path: &'static str) -> Self {
-        Self::with(heading, path, Cell::Plain)
+        Self { heading, path, gist: None, overflow: Overflow::Cut }
     }
 
     /// Of ids, which are never cut.
@@ -57,38 +43,36 @@ impl Column {
         Self { overflow: Overflow::Whole, ..Self::new(heading, path) }
     }
 
-    /// The column gives way to the others: of a table that is too wide, those with the greatest order are left out first.
+    /// Of a table that is too wide, the columns with the greatest order are left out first.
     pub const fn left_out(self, order: u8) -> Self {
         Self { overflow: Overflow::Left(order), ..self }
     }
 
-    pub const fn ago(heading: &'static str, path: &'static str) -> Self {
-        Self::with(heading, path, Cell::Ago)
-    }
-
-    pub const fn with(heading: &'static str, path: &'static str, cell: Cell) -> Self {
-        Self { heading, path, cell, overflow: Overflow::Cut }
+    /// Shows the gist of its values.
+    pub const fn gist(self, gist: fn(&Json) -> String) -> Self {
+        Self { gist: Some(gist), ..self }
     }
 
     fn text(&self, item: &Json, now: Timestamp) -> String {
         let Some(value) = lookup::at(item, self.path) else { return String::new() };
-        match self.cell {
-            Cell::Plain => plain(&value),
-            Cell::Ago => {
-                let text = plain(&value);
-                time::parse(&text).map_or(text, |time| time::ago(time, now))
-            }
-            Cell::Labels => {
-                let labels = value.members().into_iter();
-                labels
-                    .filter(|(name, _)| !is_internal(name))
-                    .map(|(name, value)| format!("{}={}", escape(&name), plain(&value)))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            }
-            Cell::Gist(gist) => escape(&gist(&value)).into_owned(),
+        if let Some(gist) = self.gist {
+            return escape(&gist(&value)).into_owned();
         }
+        if self.path == "labels" {
+            let mut labels = value.members();
+            labels.retain(|(name, _)| !is_internal(name));
+            let labels =
+                labels.iter().map(|(name, value)| format!("{}={}", escape(name), plain(value)));
+            return labels.collect::<Vec<_>>().join(", ");
+        }
+        let text = plain(&value);
+        time_at(self.path, &text).map_or(text, |time| time::ago(time, now))
     }
+}
+
+/// The time of a text that stands at a path of times.
+fn time_at(path: &str, text: &str) -> Option<Timestamp> {
+    time::parse(text).ok().filter(|_| path.ends_with("_time"))
 }
 
 fn plain(value: &Json) -> String {
@@ -138,7 +122,6 @@ pub fn list(columns: &[Column], items: &[Json], now: Timestamp, width: usize) ->
     format!("{}\n{rest}{end}", paint(BOLD, headings))
 }
 
-/// The fields of one answer, one a line.
 pub fn record(json: &Json, now: Timestamp, width: usize) -> String {
     let mut fields = Vec::new();
     flatten("", json, now, &mut fields);
@@ -182,9 +165,7 @@ fn flatten(path: &str, json: &Json, now: Timestamp, to: &mut Vec<(String, String
         return;
     }
     let mut text = plain(json);
-    if path.ends_with("_time")
-        && let Ok(time) = time::parse(&text)
-    {
+    if let Some(time) = time_at(path, &text) {
         text = format!("{} ({})", time::clock(time), time::ago(time, now));
     }
     to.push((path.to_owned(), text));
@@ -221,9 +202,9 @@ mod tests {
 
     const COLUMNS: [Column; 4] = [
         Column::new("SESSION", "key.session_id"),
-        Column::ago("LAST EVENT", "last_event_time"),
+        Column::new("LAST EVENT", "last_event_time"),
         Column::new("NAME", "display_name"),
-        Column::with("LABELS", "labels", Cell::Labels),
+        Column::new("LABELS", "labels"),
     ];
 
     const NOW: Timestamp = Timestamp { seconds: 7200, nanos: 0 };
@@ -249,8 +230,8 @@ mod tests {
             shown,
             [
                 "SESSION   LAST EVENT    LABELS",
-                "s1        2 hours ago     tier=gold",
-                "s\\u{1b}2  60 seconds ago",
+                "s1        2 hours ago   tier=gold",
+                "s\\u{1b}2  1 minute ago",
             ]
         );
     }
@@ -272,7 +253,7 @@ mod tests {
             Column::id("SESSION", "id"),
             Column::new("USER", "user"),
             Column::new("NAME", "name").left_out(8),
-            Column::with("LABELS", "labels", Cell::Labels).left_out(9),
+            Column::new("LABELS", "labels").left_out(9),
         ];
         let id = "5185a7b3-ef3a-42dd-9a3b-0123456789ab";
         let text = format!(

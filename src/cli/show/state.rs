@@ -9,7 +9,7 @@ use crate::{
     cli::{
         adk_file::lookup::member,
         convert::set_members,
-        terminal::{ADDED, BOLD, CHANGED, DIM, REMOVED, escape, paint, truncate},
+        terminal::{ADDED, BOLD, CHANGED, DIM, REMOVED, escape, paint},
     },
     domain::{
         json::{Json, JsonType, minified, same_value},
@@ -75,7 +75,8 @@ pub fn differences(before: &Json, after: &Json, view: &View) -> String {
 }
 
 fn compare(path: &str, before: &Json, after: &Json, view: &View, to: &mut String) {
-    let (before, after) = (members(before), members(after));
+    let [before, after] =
+        [before, after].map(|json| json.members().into_iter().collect::<BTreeMap<_, _>>());
     let mut keys: Vec<_> = before.keys().chain(after.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -85,17 +86,14 @@ fn compare(path: &str, before: &Json, after: &Json, view: &View, to: &mut String
         let value = |json: &Json| escape(json.as_str()).into_owned();
         let line = match (before.get(key), after.get(key)) {
             (Some(old), Some(new)) if same_value(old, new) => continue,
-            (Some(old), Some(new)) if is_object(old) && is_object(new) => {
+            (Some(old), Some(new)) if [old, new].map(Json::json_type) == [JsonType::Object; 2] => {
                 compare(&shown, old, new, view, to);
                 continue;
             }
             (Some(old), Some(new)) => {
                 // Each value gets half of what the key leaves.
-                let half = (view.width.saturating_sub(shown.width() + 11) / 2).max(10);
-                let cut = |json: &Json| match view.full {
-                    true => value(json),
-                    false => truncate(&value(json), half).into_owned(),
-                };
+                let width = view.width.saturating_sub(shown.width() + 11) / 2;
+                let cut = |json: &Json| View { width, ..*view }.cut(&value(json), 0);
                 format!("{} {shown}: {} → {}", paint(CHANGED, "~"), cut(old), cut(new))
             }
             (None, Some(new)) => {
@@ -110,14 +108,6 @@ fn compare(path: &str, before: &Json, after: &Json, view: &View, to: &mut String
         };
         to.push_str(&format!("  {line}\n"));
     }
-}
-
-fn members(json: &Json) -> BTreeMap<String, Json> {
-    json.members().into_iter().collect()
-}
-
-fn is_object(json: &Json) -> bool {
-    json.json_type() == JsonType::Object
 }
 
 #[cfg(test)]

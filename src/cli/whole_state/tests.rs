@@ -21,8 +21,9 @@ fn pages_become_one_answer() {
         uid: "u".to_owned(),
         ..Default::default()
     };
-    let state = joined(
-        page(r#"{"app:a":1.00}"#, ("app:a", 1), &["app:y"]),
+    let mut state = page(r#"{"app:a":1.00}"#, ("app:a", 1), &["app:y"]);
+    join(
+        &mut state,
         v1::GetStateResponse {
             state_omitted: true,
             ..page(r#"{"k":2}"#, ("k", 7), &["app:x", "app:y"])

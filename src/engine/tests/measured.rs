@@ -8,8 +8,8 @@ use crate::{domain::scope::Scope, store::RequestContext};
 impl World {
     /// The lag of the slowest watch, as a scrape finds it.
     async fn lag(&self) -> i64 {
-        self.engine.metrics().scrape().await.unwrap();
-        self.engine.metrics().watches.lag_commits.get()
+        self.engine.metrics.scrape().await.unwrap();
+        self.engine.metrics.watches.lag_commits.get()
     }
 }
 
@@ -22,7 +22,7 @@ async fn the_slowest_watch_lags_by_what_it_has_not_delivered() {
         world.engine.watch(&RequestContext::internal(), scope, WatchFrom::Now).await.unwrap()
     };
     let (mut fast, slow) = (watch().await, watch().await);
-    let metrics = &world.engine.metrics().watches;
+    let metrics = &world.engine.metrics.watches;
     assert_eq!((metrics.open.get(), world.lag().await), (2, 0));
     for _ in 0..3 {
         world.append(&session, None, Delta::default()).await.unwrap();
@@ -46,7 +46,7 @@ async fn the_slowest_watch_lags_by_what_it_has_not_delivered() {
 async fn temp_state_is_measured_however_it_ends() {
     let world = world_with(EngineOptions { temp_idle_secs: 60, ..EngineOptions::default() });
     let session = world.create("alice", "s").await;
-    let metrics = &world.engine.metrics().watches;
+    let metrics = &world.engine.metrics.watches;
     let measured = || (metrics.temp_bytes.get(), metrics.temp_invocations.get());
     world.append(&session, Some("a"), set(&[("temp:key", "12345")])).await.unwrap();
     world.append(&session, Some("b"), set(&[("temp:k", "1")])).await.unwrap();

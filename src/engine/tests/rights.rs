@@ -77,7 +77,7 @@ impl Guarded {
             expiration: None,
             on_existing: OnExisting::Refuse,
         };
-        self.world.engine.create_session(&caller(name), request).await
+        self.world.engine.store.create_session(&caller(name), request).await
     }
 
     async fn append(

@@ -2,15 +2,17 @@
 //!
 //! Each part has a fixed budget. Whole ids come before descriptions, since programs read them.
 
-use std::{collections::HashMap, time::Duration};
+use std::{borrow::Cow, collections::HashMap, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
+use super::super::within;
 use crate::domain::{
-    error::{Reason, Violation},
+    error::{Reason, Violation, quoted},
     json::{Json, text_bytes},
     limits::VIOLATIONS,
+    scope::SessionKey,
 };
 
 pub const DOMAIN: &str = "sessiond";
@@ -42,8 +44,8 @@ const LIST_BYTES: usize = 1500;
 /// Bytes of a violation's field: a path of the contract with a quoted key in it.
 const FIELD_BYTES: usize = 160;
 
-/// Bytes of a violation's description, at least and at most.
-const DESCRIPTION_BYTES: std::ops::RangeInclusive<usize> = 10..=500;
+/// Bytes of a violation's description.
+const DESCRIPTION_BYTES: usize = 300;
 
 /// Bytes of tags and lengths of an entry of metadata, and of a violation with its reason.
 const ENTRY_OVERHEAD_BYTES: usize = 10;
@@ -120,15 +122,15 @@ const fn retryable(reason: Reason) -> &'static str {
 #[derive(Debug)]
 pub struct Report {
     pub reason: Reason,
-    /// One or two sentences: what is wrong, and what to do.
-    pub message: String,
+    /// One or two sentences: what is wrong, and what to do. In a borrowed one, names in braces stand for metadata.
+    pub message: Cow<'static, str>,
     pub metadata: Vec<(&'static str, String)>,
     pub violations: Vec<Violation>,
     pub retry_after: Option<Duration>,
 }
 
 impl Report {
-    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+    pub fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
         let (metadata, violations, message) = (Vec::new(), Vec::new(), message.into());
         Self { reason, message, metadata, violations, retry_after: None }
     }
@@ -139,6 +141,10 @@ impl Report {
         self
     }
 
+    pub fn with_session(self, SessionKey { app_name, user_id, session_id }: &SessionKey) -> Self {
+        self.with("app_name", app_name).with("user_id", user_id).with("session_id", session_id)
+    }
+
     pub fn retry_after(self, millis: u64) -> Self {
         let retry_after = Some(Duration::from_millis(millis));
         Self { retry_after, ..self.with("retry_after_millis", millis) }
@@ -147,17 +153,12 @@ impl Report {
     /// Adds a JSON array of the first items, at least one, then how many there are more.
     pub fn with_list(mut self, name: &'static str, items: &[impl ToString]) -> Self {
         // Brackets, and the text that counts the rest. An item has quotes and a comma.
-        let mut left = LIST_BYTES - 32;
-        let mut shown = Vec::new();
-        for item in items.iter().take(VIOLATIONS) {
-            let mut item = truncated(&item.to_string(), TEXT_BYTES, str::len);
-            if shown.is_empty() {
-                item = truncated(&item, left - 3, text_bytes);
-            }
-            let Some(rest) = left.checked_sub(text_bytes(&item) + 3) else { break };
-            left = rest;
-            shown.push(item);
-        }
+        let budget = LIST_BYTES - 32;
+        let texts = items.iter().take(VIOLATIONS).enumerate().map(|(at, item)| {
+            let item = truncated(&item.to_string(), TEXT_BYTES, str::len);
+            if at > 0 { item } else { truncated(&item, budget - 3, text_bytes) }
+        });
+        let mut shown: Vec<_> = within(texts, budget, |item| text_bytes(item) + 3).collect();
         let more = items.len() - shown.len();
         shown.extend((more > 0).then(|| format!("and {more} more")));
         let shown: Vec<_> = shown.iter().map(|item| Json::string(item).into_string()).collect();
@@ -167,6 +168,10 @@ impl Report {
 
     pub fn into_status(self) -> Status {
         let Self { reason, message, metadata, violations, retry_after } = self;
+        let message = match message {
+            Cow::Borrowed(template) => filled(template, &metadata),
+            Cow::Owned(message) => message,
+        };
         let message = truncated(&message, MESSAGE_BYTES, encoded_bytes);
         let details = (STATUS_BYTES - TRAILER_BYTES - encoded_bytes(&message)) / 4 * 3;
         let of_metadata = match violations.as_slice() {
@@ -193,28 +198,30 @@ impl Report {
     }
 }
 
-/// The fields at fault that `budget` allows, then how many there are more. What the fields leave is for the descriptions.
+fn filled(template: &str, metadata: &[(&str, String)]) -> String {
+    let named = |name: &str| metadata.iter().find(|(it, _)| *it == name);
+    // Texts and names take turns.
+    let parts = template.split(['{', '}']).enumerate().map(|(at, part)| match named(part) {
+        Some((_, value)) if at % 2 == 1 => quoted(value).into_owned(),
+        _ => part.to_owned(),
+    });
+    parts.collect()
+}
+
+/// The fields at fault that `budget` allows, then how many there are more.
 fn field_violations(violations: &[Violation], budget: usize) -> Vec<FieldViolation> {
-    let least = VIOLATION_OVERHEAD_BYTES + DESCRIPTION_BYTES.start();
-    let mut left = budget - least;
-    let fits = |violation: &&Violation| {
-        let bytes = violation.field.len().min(FIELD_BYTES) + least;
-        let rest = left.checked_sub(bytes);
-        left = rest.unwrap_or(left);
-        rest.is_some()
-    };
-    let shown = violations.iter().take(VIOLATIONS).take_while(fits).count();
-    let share = DESCRIPTION_BYTES.start() + left / shown.max(1);
-    let description = share.min(*DESCRIPTION_BYTES.end());
-    let named = violations.iter().take(shown).map(|violation| FieldViolation {
+    let named = violations.iter().take(VIOLATIONS).map(|violation| FieldViolation {
         field: truncated(&violation.field, FIELD_BYTES, str::len),
-        description: truncated(&violation.message, description, str::len),
+        description: truncated(&violation.message, DESCRIPTION_BYTES, str::len),
         reason: violation.reason.as_str().to_owned(),
         localized_message: None,
     });
-    let more = violations.len() - shown;
-    let rest = (more > 0).then(|| FieldViolation::new("", format!("and {more} more")));
-    named.chain(rest).collect()
+    let bytes =
+        |it: &FieldViolation| it.field.len() + it.description.len() + VIOLATION_OVERHEAD_BYTES;
+    let mut shown: Vec<_> = within(named, budget - VIOLATION_OVERHEAD_BYTES, bytes).collect();
+    let more = violations.len() - shown.len();
+    shown.extend((more > 0).then(|| FieldViolation::new("", format!("and {more} more"))));
+    shown
 }
 
 /// A text of at most `limit` bytes, as `bytes` counts them. One that was truncated ends with `…`.
@@ -222,13 +229,8 @@ fn truncated(text: &str, limit: usize, bytes: fn(&str) -> usize) -> String {
     if bytes(text) <= limit {
         return text.to_owned();
     }
-    let mut left = limit.saturating_sub(bytes("…"));
-    let fits = |character: &char| {
-        let rest = left.checked_sub(bytes(character.encode_utf8(&mut [0; 4])));
-        left = rest.unwrap_or(0);
-        rest.is_some()
-    };
-    text.chars().take_while(fits).chain(['…']).collect()
+    let bytes_of = |character: &char| bytes(character.encode_utf8(&mut [0; 4]));
+    within(text.chars(), limit.saturating_sub(bytes("…")), bytes_of).chain(['…']).collect()
 }
 
 /// Bytes of a text in `grpc-message`, never fewer than tonic makes of it: all but plain ASCII takes three bytes a byte.

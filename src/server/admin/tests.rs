@@ -1,5 +1,6 @@
 //! Access to each path of the admin listener.
 
+use clap::Parser;
 use rustls::crypto::ring;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -9,13 +10,25 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::{
-    config::{Listen, TlsArgs},
+    config::{Config, Listen, TlsArgs},
     pem,
-    server::{
-        listener::Access,
-        tls::{Protocol, Tls},
-    },
+    server::tls::{Protocol, Tls},
 };
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    config: Config,
+}
+
+/// The admin listener of this address. Plain HTTP is allowed everywhere, unless there is TLS.
+async fn listener(address: &str, tls: Option<&Tls>) -> Listener {
+    let mut flags = vec!["serve", "--admin-listen", address];
+    flags.extend(tls.is_none().then_some("--admin-insecure"));
+    let config = Program::parse_from(flags).config;
+    let listen = Listen::Tcp(address.to_owned());
+    Listener::bind(&listen, Protocol::Http, &config, tls).await.unwrap()
+}
 
 #[tokio::test]
 async fn what_is_not_ready_says_why() {
@@ -39,7 +52,7 @@ async fn what_is_not_ready_says_why() {
     }
     for (now, reason) in phases {
         phase.send_replace(now);
-        assert!(Phase::NAMES.contains(&now.name()), "{now:?}");
+        assert!(Phase::NAMES.iter().any(|(phase, _)| *phase == now), "{now:?}");
         for query in ["none", "writes=true", "writes=false"] {
             let (status, body) = ask(query).await;
             if query == "writes=false" && now == Phase::Open(Condition::DiskFull) {
@@ -89,15 +102,7 @@ async fn status(
 
 #[tokio::test]
 async fn without_tls_a_request_has_the_host_of_the_listener() {
-    let access = Access {
-        flag: "--admin-listen",
-        socket_mode: Default::default(),
-        protocol: Protocol::Http,
-        tls: None,
-        plain_on_loopback: true,
-        advice: None,
-    };
-    let listener = Listener::bind(&Listen::Tcp("127.0.0.1:0".into()), access).await.unwrap();
+    let listener = listener("127.0.0.1:0", None).await;
     assert_eq!(listener.plain_host(), Some("127.0.0.1"));
     let address = listener.address();
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
@@ -126,15 +131,7 @@ async fn without_tls_a_request_has_the_host_of_the_listener() {
 
 #[tokio::test]
 async fn beyond_loopback_a_plain_listener_answers_probes_of_any_host_and_changes_nothing() {
-    let access = Access {
-        flag: "--admin-listen",
-        socket_mode: Default::default(),
-        protocol: Protocol::Http,
-        tls: None,
-        plain_on_loopback: true,
-        advice: None,
-    };
-    let listener = Listener::bind(&Listen::Tcp("0.0.0.0:0".into()), access).await.unwrap();
+    let listener = listener("0.0.0.0:0", None).await;
     let port = listener.address().rsplit_once(':').unwrap().1.parse::<u16>().unwrap();
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
     let serving = tokio::spawn(serve(listener, routes(phase.subscribe(), Arc::default())));
@@ -185,17 +182,8 @@ async fn within_tls_probes_need_no_certificate_and_changes_do() {
         reload_interval: 10,
     };
     let tls = Tls::load(&args, Metrics::default().tls()).unwrap();
-    let access = Access {
-        flag: "--admin-listen",
-        socket_mode: Default::default(),
-        protocol: Protocol::Http,
-        tls: tls.as_ref(),
-        // As beyond loopback.
-        plain_on_loopback: false,
-        advice: None,
-    };
-    let listen = Listen::Tcp("127.0.0.1:0".into());
-    let listener = Listener::bind(&listen, access).await.unwrap();
+    // On loopback it would be plain.
+    let listener = listener("0.0.0.0:0", tls.as_ref()).await;
     let address = listener.address();
     let address = address.strip_prefix("https://").unwrap();
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));

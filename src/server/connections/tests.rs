@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use futures_util::FutureExt as _;
 use tokio::{
-    io::{AsyncWriteExt as _, DuplexStream, duplex, split},
+    io::{AsyncWriteExt as _, DuplexStream, duplex},
     task::unconstrained,
     time::{Instant, pause},
 };
@@ -63,18 +63,18 @@ async fn a_connection_without_a_preface_is_closed() {
     let began = Instant::now();
     let (mut client, server) = duplex(64);
     client.write_all(b"PRI * HT").await.unwrap();
-    connection(split(server), dispatch(), phase.subscribe(), watcher()).await;
+    connection(server, dispatch(), phase.subscribe(), watcher()).await;
     assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS);
     phase.send_replace(Phase::Draining);
     let (_client, server) = duplex(64);
-    connection(split(server), dispatch(), phase.subscribe(), watcher()).await;
+    connection(server, dispatch(), phase.subscribe(), watcher()).await;
     assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
 }
 
 fn dispatch(services: Arc<OnceLock<Services>>, phase: &watch::Sender<Phase>) -> Dispatch {
     let budget = ResponseBudget::new(&Metrics::default().connections);
     let (in_flight, notes) = Default::default();
-    Dispatch::new(services, phase.subscribe(), in_flight, budget, notes, None)
+    Dispatch::new(services, phase.subscribe(), in_flight, budget, notes)
 }
 
 /// A connection of a client that has sent these frames, its other end, and the phase of the server.
@@ -98,7 +98,7 @@ fn begun(
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
     let dispatch = dispatch(services, &phase).with_caller(caller, Arc::default());
     let watcher = GracefulShutdown::new().watcher();
-    (connection(split(server), dispatch, phase.subscribe(), watcher), client, phase)
+    (connection(server, dispatch, phase.subscribe(), watcher), client, phase)
 }
 
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0a ping's";

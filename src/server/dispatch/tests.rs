@@ -22,10 +22,10 @@ use crate::{
 /// A server whose store is not open yet.
 fn starting() -> (Dispatch, watch::Sender<Phase>) {
     let phase = watch::Sender::new(Phase::Starting);
-    let notes = CallNotes { log: true, calls: None };
+    let notes = CallNotes { log: true, ..CallNotes::default() };
     let budget = ResponseBudget::new(&Metrics::default().connections);
     let (services, in_flight) = Default::default();
-    let dispatch = Dispatch::new(services, phase.subscribe(), in_flight, budget, notes, None);
+    let dispatch = Dispatch::new(services, phase.subscribe(), in_flight, budget, notes);
     (dispatch, phase)
 }
 
@@ -93,7 +93,7 @@ async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_it
         user_id: UserId::new("user").unwrap(),
         session_id: SessionId::new("session").unwrap(),
     };
-    while engine.flood(&Principal::Local).is_none() {
+    while engine.store.flood(&Principal::Local).is_none() {
         let _ = engine.delete_session(&context, key.clone().into()).await;
     }
     for (path, _) in methods() {
@@ -110,8 +110,8 @@ async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_it
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.get_details_error_info().unwrap().reason, Reason::Overloaded.as_str());
     drop(all);
-    assert_eq!(engine.flood(&Principal::Local), None, "a call too many does not count");
-    assert!(engine.flood(&Principal::Local).is_some());
+    assert_eq!(engine.store.flood(&Principal::Local), None, "a call too many does not count");
+    assert!(engine.store.flood(&Principal::Local).is_some());
 }
 
 #[tokio::test]

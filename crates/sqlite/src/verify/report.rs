@@ -29,7 +29,7 @@ pub enum Check {
 pub struct Finding {
     pub check: Check,
     #[serde(flatten)]
-    pub place: Option<Place>,
+    pub place: Option<Location>,
     /// The event's sequence or the change's version, if the finding is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Finding {
 
 /// A scope by its names. A session that is deleted and not swept yet has none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct Location {
     pub app_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
@@ -111,7 +111,7 @@ impl<'o> Report<'o> {
     pub(super) fn add(
         &mut self,
         check: Check,
-        place: Option<&Place>,
+        place: Option<&Location>,
         position: Option<u64>,
         message: impl Into<String>,
     ) {
@@ -120,7 +120,7 @@ impl<'o> Report<'o> {
         self.observer.found(&Finding { check, place, position, message });
     }
 
-    pub(super) fn unreadable(&mut self, place: Option<&Place>, error: &Error) {
+    pub(super) fn unreadable(&mut self, place: Option<&Location>, error: &Error) {
         let cause = match error {
             Error::Damaged(_, cause) | Error::Internal(cause) | Error::StoreUnavailable(cause) => {
                 cause.0.clone()

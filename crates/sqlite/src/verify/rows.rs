@@ -2,7 +2,7 @@
 
 use super::{
     super::{connection::Tables, prelude::*},
-    report::{Check, Part, Place, Report},
+    report::{Check, Location, Part, Report},
 };
 
 /// Findings of SQLite's own check: beyond these the file is better restored than read.
@@ -93,7 +93,7 @@ pub(super) fn lists(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
         AND s.id NOT IN (SELECT value FROM json_each(?1))";
     tables.each(old, [tables.moved()?], |row| {
         let (app_name, user_id, session_id) = row.all()?;
-        let place = Place { app_name, user_id: Some(user_id), session_id: Some(session_id) };
+        let place = Location { app_name, user_id: Some(user_id), session_id: Some(session_id) };
         report.add(Check::Index, Some(&place), None, "Lists have an old time of the session.");
         Ok(true)
     })?;

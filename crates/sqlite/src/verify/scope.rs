@@ -10,7 +10,7 @@ use super::{
         read::CHANGES,
         row::{self, BODY, CHANGED},
     },
-    report::{Check, Part, Place, Report},
+    report::{Check, Location, Part, Report},
 };
 use sessiond_core::{
     commit::entry_bytes,
@@ -25,7 +25,7 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
         FROM session s LEFT JOIN scope a ON a.id = s.app_scope WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
     let mut after = 0;
     while let Some((subject, place)) = tables.one(next, [after], |row| {
-        let place = Place {
+        let place = Location {
             app_name: row.get::<Option<_>>(5)?.unwrap_or_default(),
             user_id: Some(row.get(3)?),
             session_id: Some(row.get(4)?),
@@ -63,7 +63,7 @@ pub(super) fn shared_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<
         report.summary.applications_and_users += 1;
         let is_user = !user.is_empty();
         let kind = if is_user { ScopeKind::User } else { ScopeKind::Application };
-        let place = Place { app_name, user_id: is_user.then_some(user), session_id: None };
+        let place = Location { app_name, user_id: is_user.then_some(user), session_id: None };
         let subject = Subject { log: Log { node, kind }, base, last, state_bytes };
         if let Err(error) = subject.check(tables, report, &place) {
             report.unreadable(Some(&place), &error);
@@ -99,7 +99,7 @@ struct Walk {
 
 impl Subject {
     /// Folds the log from its beginning, and compares the result with every snapshot on the way and with the state at the end.
-    fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
+    fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Location) -> Result<()> {
         let Log { node, kind } = self.log;
         // A session begins with the state that it was created with; a shared scope is empty.
         let (past, _) = tables.snapshot(self.log.node, self.base)?;
@@ -140,7 +140,7 @@ impl Subject {
         walk: &mut Walk,
         tables: &Tables,
         report: &mut Report<'_>,
-        place: &Place,
+        place: &Location,
     ) -> Result<()> {
         let (kind, at) = (self.log.kind, row.get(0)?);
         let changed = match kind {
@@ -176,7 +176,7 @@ impl Subject {
     }
 
     /// Compares the versions of the runs with the rows that they name.
-    fn check_runs(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
+    fn check_runs(&self, tables: &Tables, report: &mut Report<'_>, place: &Location) -> Result<()> {
         let last = match self.log.kind {
             ScopeKind::Session => "SELECT sequence FROM event WHERE id = ?1",
             ScopeKind::Application | ScopeKind::User => {
@@ -196,7 +196,7 @@ impl Subject {
         Ok(())
     }
 
-    fn missing(&self, report: &mut Report<'_>, place: &Place, first: Version, last: Version) {
+    fn missing(&self, report: &mut Report<'_>, place: &Location, first: Version, last: Version) {
         let what = if self.log.kind == ScopeKind::Session { "Event" } else { "Change" };
         let message = match first == last {
             true => format!("{what} {first} is missing."),
@@ -209,7 +209,7 @@ impl Subject {
         &self,
         tables: &Tables,
         report: &mut Report<'_>,
-        place: &Place,
+        place: &Location,
         mut expected: Past,
     ) -> Result<()> {
         let sql = "SELECT name, value, version FROM state WHERE node = ?1
@@ -239,7 +239,7 @@ impl Subject {
 }
 
 /// Reads an event whole. Its changes are read with those of every log.
-fn check_event(row: &Row<'_>, report: &mut Report<'_>, place: &Place) -> Result<()> {
+fn check_event(row: &Row<'_>, report: &mut Report<'_>, place: &Location) -> Result<()> {
     report.summary.events += 1;
     if row::object(row, BODY).is_err() {
         let at = row.get(0)?;

@@ -75,7 +75,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        super::report::{Check, Part, Place},
+        super::report::{Check, Location, Part},
         *,
     };
 
@@ -104,7 +104,7 @@ mod tests {
             message: "a row cannot be read".into(),
         };
         let place =
-            Place { app_name: "shop".into(), user_id: Some("al\nice".into()), session_id: None };
+            Location { app_name: "shop".into(), user_id: Some("al\nice".into()), session_id: None };
         let lines = logged(|log| {
             log.found(&finding(Some(place)));
             log.found(&finding(None));

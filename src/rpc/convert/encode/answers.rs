@@ -14,7 +14,7 @@ use super::{
 use crate::{
     domain::json::text_bytes,
     engine::{List, SessionAnswer, WatchItem},
-    rpc::prelude::*,
+    rpc::{prelude::*, within},
     store::{Created, KeyChange, StateUpdated},
 };
 
@@ -150,19 +150,13 @@ pub fn get_state(
 /// How many of the entries fit into an answer as text.
 fn as_many_as_fit(entries: &[StateEntry], mode: Mode) -> usize {
     // Of the object: tag, length and brackets. Of each key: quotes, colon and comma; of its version: a key and a number in an entry.
-    let mut left = ANSWER_BYTES - 8;
     let field = |bytes: usize| 1 + length_delimiter_len(bytes) + bytes;
     let bytes = |it: &StateEntry| {
         let (key, number) = (it.key.as_str(), usize::try_from(it.version).unwrap_or(usize::MAX));
         let version = field(field(key.len()) + 1 + length_delimiter_len(number));
         text_bytes(key) + 4 + it.value.len() + if mode.with_versions { version } else { 0 }
     };
-    let fits = |it: &&StateEntry| {
-        let rest = left.checked_sub(bytes(it));
-        left = rest.unwrap_or(0);
-        rest.is_some()
-    };
-    entries.iter().take_while(fits).count()
+    within(entries.iter(), ANSWER_BYTES - 8, |it| bytes(it)).count()
 }
 
 pub fn update_state(answer: StateUpdated, mode: Mode) -> v1::UpdateStateResponse {

@@ -9,7 +9,7 @@ use prost::Message;
 use prost_types::Timestamp;
 
 use super::json::{Mode, object};
-use crate::rpc::prelude::*;
+use crate::rpc::{prelude::*, within};
 
 pub fn event(event: &Event, mode: Mode) -> v1::Event {
     use v1::event::BodyForm::{Body, BodyJson};
@@ -191,13 +191,8 @@ const DROPPED_KEYS_BYTES: usize = 2048;
 /// The `temp:` keys among keys that are written nowhere else: sorted, each once, as many as an answer names.
 pub fn dropped_temp_keys<'k>(keys: impl Iterator<Item = &'k StateKey>) -> Vec<String> {
     let temp = keys.filter(|key| key.scope().is_none()).map(StateKey::as_str);
-    let mut left = DROPPED_KEYS_BYTES;
-    let fits = |key: &&str| {
-        let rest = left.checked_sub(key.len());
-        left = rest.unwrap_or(0);
-        rest.is_some()
-    };
-    BTreeSet::from_iter(temp).into_iter().take_while(fits).map(str::to_owned).collect()
+    let temp = BTreeSet::from_iter(temp).into_iter();
+    within(temp, DROPPED_KEYS_BYTES, |key| key.len()).map(str::to_owned).collect()
 }
 
 pub fn session_key(key: &SessionKey) -> v1::SessionKey {
