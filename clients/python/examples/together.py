@@ -5,9 +5,9 @@ tests/together starts its counterparts in the other languages against the same s
     turn TEXT       one turn of an agent with a scripted model
     increment N     increments `user:turns` N times
     put KEY JSON    sets a key
-    dump            prints the events and the state as this kit sees them
-    bodies          prints what this kit reads in the bodies of the events
-    compactions     prints the compactions that this kit reads, in milliseconds, and what is beside them
+    dump            prints the events and the state as this ADK sees them
+    bodies          prints what this ADK reads in the bodies of the events
+    compactions     prints the compactions that this ADK reads, in milliseconds, and what is beside them
 """
 
 import asyncio
@@ -68,7 +68,7 @@ def as_json(event: Event) -> dict[str, Any]:
 
 
 def body_of(event: Event) -> dict[str, Any]:
-    """What the kit's own methods read in a body."""
+    """What ADK's own methods read in a body."""
     usage = event.usage_metadata
     return {
         "author": event.author,

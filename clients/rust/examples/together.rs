@@ -6,8 +6,8 @@
 //! * `turn TEXT`: one turn of an agent
 //! * `increment N`: increments `user:turns` N times
 //! * `put KEY JSON`: sets a key
-//! * `dump`: prints the events and the state as this kit sees them
-//! * `bodies`: prints what this kit reads in the bodies of the events
+//! * `dump`: prints the events and the state as this ADK sees them
+//! * `bodies`: prints what this ADK reads in the bodies of the events
 
 use std::{error::Error, sync::Arc};
 
@@ -79,7 +79,7 @@ fn as_json(event: &Event) -> Value {
     json!({"id": event.id, "author": event.author, "text": text_of(event.content())})
 }
 
-/// What the kit's own methods read in a body.
+/// What ADK's own methods read in a body.
 fn body_of(event: &Event) -> Value {
     let calls: Vec<Value> = event
         .tool_calls()

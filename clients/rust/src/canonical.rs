@@ -201,7 +201,7 @@ impl Reader {
         Content { role, parts }
     }
 
-    /// The other kits omit a count of zero, and have other names for two of them.
+    /// The other ADKs omit a count of zero, and have other names for two of them.
     fn usage(&mut self, body: &Members<'_>) -> Option<UsageMetadata> {
         let given = self.members(body, "usage_metadata")?;
         Some(UsageMetadata {
@@ -223,7 +223,7 @@ impl Reader {
         })
     }
 
-    /// The other kits name the list `citations`, and have an object for a date.
+    /// The other ADKs name the list `citations`, and have an object for a date.
     fn citations(&mut self, body: &Members<'_>) -> Option<CitationMetadata> {
         let given = self.members(body, "citation_metadata")?;
         let name =

@@ -4,8 +4,8 @@
  * * `turn TEXT`: runs one turn of an agent with a scripted model, which also writes the state key `typescript:turn`.
  * * `increment N`: increments `user:turns` N times.
  * * `dump`: prints the session as one JSON object.
- * * `bodies`: prints what this kit reads in the bodies of the events.
- * * `compactions`: prints the compactions that this kit reads.
+ * * `bodies`: prints what this ADK reads in the bodies of the events.
+ * * `compactions`: prints the compactions that this ADK reads.
  * * `put KEY JSON`: sets a state key.
  */
 
@@ -87,7 +87,7 @@ async function dump(service: SessiondSessionService): Promise<void> {
   console.log(JSON.stringify({events: lines, state}));
 }
 
-/** Prints what the kit's own functions read in the bodies. */
+/** Prints what ADK's own functions read in the bodies. */
 async function bodies(service: SessiondSessionService): Promise<void> {
   const {events} = await read(service);
   const found = events.map(event => ({
@@ -111,7 +111,7 @@ async function bodies(service: SessiondSessionService): Promise<void> {
   console.log(JSON.stringify(found));
 }
 
-/** Prints the compactions that the kit's own functions read, in milliseconds, and what is beside them. */
+/** Prints the compactions that ADK's own functions read, in milliseconds, and what is beside them. */
 async function compactions(service: SessiondSessionService): Promise<void> {
   const {events} = await read(service);
   const found = events.map(event => {

@@ -165,7 +165,7 @@ function millisOf(value: unknown, text = String(value)): number | undefined {
 }
 
 /**
- * Other kits show the model every summary whose range no later one covers. This
+ * Other ADKs show the model every summary whose range no later one covers. This
  * one shows the newest, so that gets what the ones before it say.
  */
 export function joinCompactions(events: readonly Event[]): void {
@@ -178,7 +178,7 @@ export function joinCompactions(events: readonly Event[]): void {
     ) {
       event.startTime = earlier.startTime;
       const both = `${earlier.compactedContent}\n${event.compactedContent}`;
-      // Compactors of this kit summarize the content.
+      // Compactors of this ADK summarize the content.
       const [part] = event.content?.parts ?? [];
       if (part?.text === event.compactedContent) {
         part.text = both;

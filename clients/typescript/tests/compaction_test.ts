@@ -1,4 +1,4 @@
-/** Compactions as the other kits write them, read by this one. */
+/** Compactions as the other ADKs write them, read by this one. */
 
 import {
   getLogger,
@@ -34,7 +34,7 @@ const SUMMARY = {
   parts: [{text: 'hm', thought: true}, {text: 'They '}, {text: 'spoke.'}],
 };
 
-/** What this kit writes before a summary. */
+/** What this ADK writes before a summary. */
 const HEADING = '[Previous Context Summary]:\n';
 
 test.each([
