@@ -45,8 +45,8 @@
 //! 5. `rpc/convert/decode/requests.rs` validates the request and turns it into a [`store::Append`]: it collects all faults to report them
 //!    at once, and computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
 //! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory (`engine/invocations.rs`).
-//! 7. `store/gate.rs` checks the rights of the caller, if there is a policy, and its limits. `store/typed.rs` wraps the append in a
-//!    [`commit::Request`] and later unwraps its answer.
+//! 7. `store/gate.rs` checks the rights of the caller, if there is a policy, and its limits. `store/typed.rs` reads the full key that
+//!    a bare session id names, wraps the append in a [`commit::Request`], and later unwraps its answer.
 //! 8. `sqlite/lib.rs` submits the request to the writer's queue and waits for the reply.
 //! 9. `store/queue.rs` bounds that queue by count and bytes. A full queue refuses at once.
 //! 10. `sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
