@@ -101,17 +101,12 @@ impl Writer {
         let id = info.incarnation.0;
         let unindexed = rows_text(self.unindexed_of(Log::of_session(info.incarnation))?);
         let (last, updated) = (info.last_event_time, info.update_time);
-        self.tables.run(
+        self.tables.run_groups(
             sql,
-            params![
-                id,
-                info.last_sequence,
-                state_bytes,
-                last.secs(),
-                last.nanos(),
-                updated.secs(),
-                updated.nanos(),
-                unindexed
+            &[
+                params![id, info.last_sequence, state_bytes],
+                params![last.secs(), last.nanos(), updated.secs(), updated.nanos()],
+                params![unindexed],
             ],
         )?;
         if *metadata {
@@ -132,42 +127,28 @@ impl Writer {
         state_bytes: usize,
         initial: &[(Box<str>, Json)],
     ) -> Result<()> {
-        let (id, expire) = (info.incarnation.0, info.expire_time);
-        let key = &info.key;
+        let SessionInfo { key, last_event_time: last, update_time: updated, .. } = info;
+        let (id, created, expire) = (info.incarnation.0, info.create_time, info.expire_time);
         let app = self.node_of(&ScopeKey::Application(key.app_name.clone()))?;
         let user = self.node_of(&ScopeKey::User(key.app_name.clone(), key.user_id.clone()))?;
         let origin = info.forked_from.as_ref();
-        let insert =
-            "INSERT INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-            ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?9, ?10)";
+        let origin = origin.map(|origin| (origin.key.session_id.as_str(), origin.sequence)).unzip();
         // The events of a fork are there already.
-        let unindexed = self.unindexed.entry(id).or_default();
-        let unindexed = rows_text(unindexed);
-        self.tables.run(
+        let unindexed = rows_text(self.unindexed.entry(id).or_default());
+        let versions = info.created_versions;
+        let insert =
+            "INSERT INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
+            ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?9, ?10)";
+        self.tables.run_groups(
             insert,
-            params![
-                id,
-                app,
-                user,
-                key.user_id.as_str(),
-                key.session_id.as_str(),
-                info.last_sequence,
-                state_bytes,
-                unindexed,
-                info.last_event_time.secs(),
-                info.last_event_time.nanos(),
-                info.update_time.secs(),
-                info.update_time.nanos(),
-                info.create_time.secs(),
-                info.create_time.nanos(),
-                expire.map(Time::secs),
-                expire.map(Time::nanos),
-                info.created_versions.application,
-                info.created_versions.user,
-                info.display_name.as_str(),
-                labels_text(&info.labels),
-                origin.map(|origin| origin.key.session_id.as_str()),
-                origin.map(|origin| origin.sequence),
+            &[
+                params![id, app, user, key.user_id.as_str(), key.session_id.as_str()],
+                params![info.last_sequence, state_bytes, unindexed],
+                params![last.secs(), last.nanos(), updated.secs(), updated.nanos()],
+                params![created.secs(), created.nanos()],
+                params![expire.map(Time::secs), expire.map(Time::nanos)],
+                params![versions.application, versions.user],
+                params![info.display_name.as_str(), labels_text(&info.labels), origin.0, origin.1],
             ],
         )?;
         if let Some(session) = self.loaded.sessions.get_mut(&info.incarnation) {
@@ -182,33 +163,25 @@ impl Writer {
     }
 
     fn insert_events(&mut self, events: &[EventRow]) -> Result<()> {
-        if events.is_empty() {
-            return Ok(());
-        }
         self.unlisted += events.len() as u64;
-        for EventRow { incarnation, event, fingerprint } in events {
-            let row = params![
-                incarnation.0,
-                event.sequence,
-                event.event_id.as_str(),
-                event.invocation_id.as_ref().map(InvocationId::as_str),
-                event.author.as_str(),
-                event.branch.as_str(),
-                event.event_time.secs(),
-                event.event_time.nanos(),
-                event.commit_time.secs(),
-                event.commit_time.nanos(),
-                event.versions.application,
-                event.versions.user,
-                event.rewind_to,
-                removed_text(&event.changes.remove),
-                event.changes.set.as_ref().map(Json::as_str),
-                event.body.as_ref().map(Json::as_str),
-                event.trace_id.map(TraceId::to_bytes),
-                fingerprint.0.to_le_bytes(),
-            ];
-            self.tables.run(&INSERT_EVENT, row)?;
-            self.track_row(Log::of_session(*incarnation), event.sequence)?;
+        for EventRow { incarnation, event: it, fingerprint } in events {
+            let invocation = it.invocation_id.as_ref().map(InvocationId::as_str);
+            let (happened, committed, versions) = (it.event_time, it.commit_time, it.versions);
+            let set = it.changes.set.as_ref().map(Json::as_str);
+            self.tables.run_groups(
+                &INSERT_EVENT,
+                &[
+                    params![incarnation.0, it.sequence, it.event_id.as_str(), invocation],
+                    params![it.author.as_str(), it.branch.as_str()],
+                    params![happened.secs(), happened.nanos()],
+                    params![committed.secs(), committed.nanos()],
+                    params![versions.application, versions.user, it.rewind_to],
+                    params![removed_text(&it.changes.remove), set],
+                    params![it.body.as_ref().map(Json::as_str)],
+                    params![it.trace_id.map(TraceId::to_bytes), fingerprint.0.to_le_bytes()],
+                ],
+            )?;
+            self.track_row(Log::of_session(*incarnation), it.sequence)?;
         }
         Ok(())
     }
@@ -222,25 +195,19 @@ impl Writer {
             self.tables.run("INSERT INTO snapshot VALUES (?1, ?2, '{}')", (log.node, base))?;
         }
         for row in rows {
-            let ScopeLogRow { version, commit_time, author, source, changes } = row;
+            let ScopeLogRow { version, commit_time: time, author, source, changes } = row;
+            let key = source.as_ref().map(|source| &source.key);
             // A user's log is that user's.
-            let user = source.as_ref().filter(|_| log.kind == ScopeKind::Application);
-            let insert = "INSERT INTO scope_log
-                VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11)";
-            self.tables.run(
-                insert,
-                params![
-                    log.node,
-                    version,
-                    commit_time.secs(),
-                    commit_time.nanos(),
-                    author.as_str(),
-                    source.as_ref().map(|source| source.incarnation.0),
-                    user.map(|source| source.key.user_id.as_str()),
-                    source.as_ref().map(|source| source.key.session_id.as_str()),
-                    source.as_ref().map(|source| source.sequence),
-                    removed_text(&changes.remove),
-                    changes.set.as_ref().map(Json::as_str),
+            let user = key.filter(|_| log.kind == ScopeKind::Application);
+            let (user, session) = (user.map(|it| &it.user_id), key.map(|it| &it.session_id));
+            let event = source.as_ref().map(|it| (it.incarnation.0, it.sequence)).unzip();
+            let set = changes.set.as_ref().map(Json::as_str);
+            self.tables.run_groups(
+                "INSERT INTO scope_log VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11)",
+                &[
+                    params![log.node, version, time.secs(), time.nanos(), author.as_str(), event.0],
+                    params![user.map(UserId::as_str), session.map(SessionId::as_str), event.1],
+                    params![removed_text(&changes.remove), set],
                 ],
             )?;
             self.track_row(log, *version)?;

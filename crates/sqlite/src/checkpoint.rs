@@ -21,10 +21,7 @@ use rusqlite::{config::DbConfig, ffi::SQLITE_IOERR_FSYNC};
 use tracing::{error, warn};
 
 use super::{
-    connection::{LOCK_WAIT, Tables, driver},
-    file::SqliteOptions,
-    lock::FileLock,
-    minute::OnceAMinute,
+    connection::LOCK_WAIT, file::SqliteOptions, lock::FileLock, minute::OnceAMinute, prelude::*,
 };
 use sessiond_metrics::{CheckpointThread, SqliteMetrics};
 use sessiond_store::Clock;
@@ -57,15 +54,10 @@ pub(super) struct Checkpoints {
 
 impl Checkpoints {
     pub(super) fn new(file: Arc<FileLock>, options: &SqliteOptions) -> Self {
-        let wal = Wal {
-            file,
-            metrics: options.metrics.sqlite().clone(),
-            clock: Arc::clone(&options.clock),
-            moved_pages: Arc::default(),
-            failures: Arc::default(),
-        };
+        let (metrics, clock) = (options.metrics.sqlite().clone(), Arc::clone(&options.clock));
+        let (moved_pages, failures) = (Arc::default(), Arc::default());
         Self {
-            wal,
+            wal: Wal { file, metrics, clock, moved_pages, failures },
             has_checkpointer: options.checkpointer,
             round: None,
             tried: 0,
@@ -84,25 +76,20 @@ impl Checkpoints {
         }
         self.wal.committed(pages);
         let is_long = pages >= self.max_pages;
-        if let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) {
-            join(round);
-            self.tried = pages;
-            match is_long {
-                true => self.restart(tables),
-                false => drop(self.wal.checkpoint(CheckpointThread::Writer, "PASSIVE", tables)),
-            }
-        } else if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
-            match self.has_checkpointer {
+        match &self.round {
+            Some(_) if is_long => self.restart(tables),
+            Some(round) if round.is_finished() => self.at_once(tables),
+            None if pages - self.tried >= BEGIN_PAGES => match self.has_checkpointer {
                 true => self.begin_round(pages),
                 false => self.at_once(tables),
-            }
+            },
+            _ => {}
         }
     }
 
     /// Moves what readers allow. The next commit begins the WAL anew, unless one of them still needs it.
     fn restart(&mut self, tables: &Tables) {
-        let restart = || self.wal.checkpoint(CheckpointThread::Writer, "RESTART", tables);
-        let Moved { is_whole, pages, .. } = briefly(tables, restart).unwrap_or_default();
+        let Moved { is_whole, pages, .. } = self.move_pages("RESTART", READER_WAIT, tables);
         if pages > 0 && !is_whole && self.told.begin(self.wal.clock.now()) {
             warn!(
                 bytes = u64::from(pages) * PAGE_BYTES,
@@ -115,19 +102,33 @@ impl Checkpoints {
 
     /// Moves everything, so that the WAL is used again instead of growing.
     pub(super) fn at_once(&mut self, tables: &Tables) {
-        self.round.take().into_iter().for_each(join);
-        self.tried = self.wal.checkpoint(CheckpointThread::Writer, "PASSIVE", tables).pages;
+        self.move_pages("PASSIVE", LOCK_WAIT, tables);
     }
 
     /// Moves everything and empties the file of the WAL. Returns whether it did: a reader may still need the WAL.
     pub(super) fn empty(&mut self, tables: &Tables) -> bool {
-        self.round.take().into_iter().for_each(join);
-        let done = briefly(tables, || self.wal.execute("TRUNCATE", tables)).ok().flatten();
-        let is_empty = done.is_some_and(|done| done.is_whole);
+        let is_empty = self.move_pages("TRUNCATE", READER_WAIT, tables).is_whole;
         if is_empty {
             self.tried = 0;
         }
         is_empty
+    }
+
+    /// Waits for the checkpointer, and then moves the rest. Readers are waited for, except by `PASSIVE`.
+    fn move_pages(&mut self, how: &str, wait: Duration, tables: &Tables) -> Moved {
+        if let Some(round) = self.round.take()
+            && round.join().is_err()
+        {
+            error!("the checkpointer panicked");
+        }
+        self.tried = tables.wal_pages();
+        let moved = tables
+            .0
+            .busy_timeout(wait)
+            .ok()
+            .map(|()| self.wal.checkpoint(CheckpointThread::Writer, how, tables));
+        drop(tables.0.busy_timeout(LOCK_WAIT));
+        moved.unwrap_or_default()
     }
 
     fn begin_round(&mut self, pages: u32) {
@@ -135,7 +136,7 @@ impl Checkpoints {
         let work =
             move || match wal.file.connect().and_then(|it| Tables::writer(it).map_err(driver)) {
                 Ok(tables) => {
-                    let _ = wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables);
+                    wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables);
                 }
                 Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
             };
@@ -151,8 +152,7 @@ impl Checkpoints {
 
     /// Waits for the checkpointer, and leaves no WAL behind. The last connection is about to close.
     pub(super) fn close(mut self, tables: &Tables) {
-        self.round.take().into_iter().for_each(join);
-        self.wal.checkpoint(CheckpointThread::Writer, "TRUNCATE", tables);
+        self.move_pages("TRUNCATE", LOCK_WAIT, tables);
         let keep = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
         if self.wal.file.has_flush_failed()
             && let Err(error) = tables.0.set_db_config(keep, true)
@@ -174,40 +174,36 @@ struct Wal {
     failures: Arc<(AtomicU64, OnceAMinute)>,
 }
 
-/// What a checkpoint did.
 #[derive(Default)]
 struct Moved {
     /// No reader kept it from its end.
     is_whole: bool,
-    /// Pages that the WAL has.
+    /// Pages that the WAL has, and those of them that have been moved.
     pages: u32,
-    /// Pages of them that have been moved.
     moved: u32,
 }
 
 impl Wal {
-    /// Moves pages. Returns nothing moved if it failed.
+    /// Moves pages. Returns nothing moved if it failed: the WAL keeps what it has.
     fn checkpoint(&self, thread: CheckpointThread, how: &str, tables: &Tables) -> Moved {
         // A checkpoint that is not made is not measured.
         if self.file.has_flush_failed() {
             return Moved::default();
         }
         let duration = self.metrics.checkpoint(thread);
-        let done = duration.observe_closure_duration(|| {
-            let done = self.execute(how, tables)?;
-            if matches!(thread, CheckpointThread::Checkpointer) {
-                self.file.flush_database().inspect_err(|error| self.give_up(error)).ok()?;
+        duration.observe_closure_duration(|| {
+            let moved = self.execute(how, tables);
+            if matches!(thread, CheckpointThread::Checkpointer)
+                && !self.file.has_flush_failed()
+                && let Err(error) = self.file.flush_database()
+            {
+                self.give_up(&error);
             }
-            Some(done)
-        });
-        done.unwrap_or_default()
+            moved
+        })
     }
 
-    /// `None`: it failed. The WAL keeps what it has.
-    fn execute(&self, how: &str, tables: &Tables) -> Option<Moved> {
-        if self.file.has_flush_failed() {
-            return None;
-        }
+    fn execute(&self, how: &str, tables: &Tables) -> Moved {
         let pragma = format!("PRAGMA wal_checkpoint({how})");
         let done = tables.0.query_row(&pragma, (), |row| {
             // -1 while another program checkpoints.
@@ -223,7 +219,7 @@ impl Wal {
             Err(error) if is_failed_flush(error) => self.give_up(error),
             Err(error) => self.failed(error, how),
         }
-        done.ok()
+        done.unwrap_or_default()
     }
 
     fn failed(&self, error: &rusqlite::Error, how: &str) {
@@ -235,7 +231,6 @@ impl Wal {
         }
     }
 
-    /// A flush failed.
     fn give_up(&self, error: &dyn std::error::Error) {
         self.file.set_flush_failed();
         error!(
@@ -246,7 +241,6 @@ impl Wal {
         );
     }
 
-    /// The WAL has this many pages.
     fn committed(&self, pages: u32) {
         let moved = self.moved_pages.load(Relaxed);
         self.metrics.set_log(u64::from(pages) * PAGE_BYTES, u64::from(moved) * PAGE_BYTES);
@@ -255,18 +249,4 @@ impl Wal {
 
 fn is_failed_flush(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|failure| failure.extended_code == SQLITE_IOERR_FSYNC)
-}
-
-/// Does work that waits for readers, with a short wait.
-fn briefly<T>(tables: &Tables, work: impl FnOnce() -> T) -> rusqlite::Result<T> {
-    tables.0.busy_timeout(READER_WAIT)?;
-    let done = work();
-    tables.0.busy_timeout(LOCK_WAIT)?;
-    Ok(done)
-}
-
-fn join(round: JoinHandle<()>) {
-    if round.join().is_err() {
-        error!("the checkpointer panicked");
-    }
 }

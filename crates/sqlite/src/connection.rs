@@ -10,17 +10,18 @@ use std::{
 };
 
 use rusqlite::{
-    CachedStatement, Connection, ErrorCode, OpenFlags, Params,
+    CachedStatement, Connection, ErrorCode, OpenFlags, Params, ToSql,
     config::DbConfig,
     ffi::{
         SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_READ, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHORT_READ,
     },
     hooks::Wal,
+    params_from_iter,
 };
 
 use super::prelude::*;
 
-/// Codes of a disk that does not give back what was written.
+/// Codes of a bad sector, or of a file that is shorter than it says.
 const UNREADABLE: [i32; 3] = [SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_CORRUPTFS];
 
 /// How long a connection waits for the locks of another program.
@@ -47,22 +48,20 @@ pub(super) struct Tables(pub(super) Connection, Arc<AtomicU32>);
 impl Tables {
     /// Durable at every commit, checkpoints between groups, and memory for the inner pages of a large file. Deleted rows are overwritten
     /// in the pages that stay (FAST); pages that become empty leave the file, which costs less than overwriting them as well.
-    pub(super) fn writer(mut connection: Connection) -> rusqlite::Result<Self> {
+    pub(super) fn writer(connection: Connection) -> rusqlite::Result<Self> {
         let settings = "PRAGMA journal_mode = WAL;
             PRAGMA synchronous = FULL;
             PRAGMA wal_autocheckpoint = 0;
             PRAGMA secure_delete = FAST;
             PRAGMA temp_store = MEMORY;
-            PRAGMA foreign_keys = OFF;
             PRAGMA cache_size = -16384;";
-        connection.execute_batch(settings)?;
-        let wal_pages = Arc::new(AtomicU32::new(0));
-        let hook = Arc::clone(&wal_pages);
-        connection.wal_hook(Some(move |_: &mut Wal, pages| {
-            hook.store(u32::try_from(pages).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let mut tables = Self::new(connection, settings)?;
+        let wal_pages = Arc::clone(&tables.1);
+        tables.0.wal_hook(Some(move |_: &mut Wal, pages| {
+            wal_pages.store(u32::try_from(pages).unwrap_or(u32::MAX), Ordering::Relaxed);
             Ok(())
         }))?;
-        Self::new(connection, wal_pages)
+        Ok(tables)
     }
 
     /// A commit empties a reader's page cache, so it is small. The file is not mapped into memory: a page that the disk cannot read
@@ -71,31 +70,27 @@ impl Tables {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OPENING;
         let settings = "PRAGMA query_only = ON;
             PRAGMA temp_store = MEMORY;
-            PRAGMA foreign_keys = OFF;
             PRAGMA cache_size = -8192;
             PRAGMA mmap_size = 0;";
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.execute_batch(settings)?;
-        Self::new(connection, Arc::default())
+        Self::new(Connection::open_with_flags(path, flags)?, settings)
     }
 
     /// For work on a whole file that no server has open: what is sorted or copied goes to the disk.
     pub(super) fn checker(connection: Connection) -> rusqlite::Result<Self> {
+        connection.busy_timeout(LOCK_WAIT)?;
         let settings = "PRAGMA journal_mode = WAL;
             PRAGMA synchronous = FULL;
             PRAGMA temp_store = FILE;
-            PRAGMA foreign_keys = OFF;
             PRAGMA cache_size = -16384;";
-        connection.busy_timeout(LOCK_WAIT)?;
-        connection.execute_batch(settings)?;
-        Self::new(connection, Arc::default())
+        Self::new(connection, settings)
     }
 
     /// Plans do not depend on the values of parameters. SQLite would prepare a statement whose plan does again for every execution.
-    fn new(connection: Connection, wal_pages: Arc<AtomicU32>) -> rusqlite::Result<Self> {
+    fn new(connection: Connection, settings: &str) -> rusqlite::Result<Self> {
+        connection.execute_batch(settings)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Ok(Self(connection, wal_pages))
+        Ok(Self(connection, Arc::default()))
     }
 
     /// Pages in the WAL after the last commit of this connection.
@@ -115,6 +110,11 @@ impl Tables {
         self.prepare(sql).and_then(|mut it| it.execute(parameters)).map_err(driver)
     }
 
+    /// The same, with its parameters in groups.
+    pub(super) fn run_groups(&self, sql: &str, groups: &[&[&dyn ToSql]]) -> Result<usize> {
+        self.run(sql, params_from_iter(groups.iter().copied().flatten()))
+    }
+
     /// Goes through the rows of a query until `take` refuses one. Returns whether it took all.
     pub(super) fn each(
         &self,
@@ -132,7 +132,6 @@ impl Tables {
         Ok(true)
     }
 
-    /// Every row of a query.
     pub(super) fn all<T>(
         &self,
         sql: &str,
@@ -147,7 +146,6 @@ impl Tables {
         Ok(all)
     }
 
-    /// The first row of a query.
     pub(super) fn one<T>(
         &self,
         sql: &str,
@@ -172,22 +170,6 @@ impl Tables {
         let pragma = format!("PRAGMA incremental_vacuum({FREED_PAGES})");
         self.each(&pragma, (), |_| Ok(true)).map(drop)
     }
-
-    /// The last position of a piece of rows of `position, bytes`, which ends when it has enough bytes.
-    pub(super) fn end_of_piece(
-        &self,
-        sql: &str,
-        parameters: impl Params,
-        max_bytes: usize,
-    ) -> Result<Option<u64>> {
-        let (mut end, mut bytes) = (None, 0);
-        self.each(sql, parameters, |row| {
-            end = Some(row.get(0)?);
-            bytes += row.get::<usize>(1)?;
-            Ok(bytes < max_bytes)
-        })?;
-        Ok(end)
-    }
 }
 
 /// Whether there was no space, for the file or for the index of its WAL.
@@ -202,11 +184,9 @@ pub(super) fn driver(error: rusqlite::Error) -> Error {
     use rusqlite::Error as Driver;
     match error {
         Driver::SqliteFailure(failure, _) => match failure.code {
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-                Error::damaged(Damage::Pages, error)
-            }
-            // A bad sector, or a file that is shorter than it says.
-            _ if UNREADABLE.contains(&failure.extended_code) => {
+            code if matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+                || UNREADABLE.contains(&failure.extended_code) =>
+            {
                 Error::damaged(Damage::Pages, error)
             }
             _ if is_disk_full(&error) => Error::DiskFull,

@@ -2,7 +2,7 @@
 //! tells it once a minute.
 
 use std::{
-    fs::{self, Metadata},
+    fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -45,13 +45,11 @@ pub(super) struct Disk {
     is_full: bool,
     /// When space was last looked for, in seconds.
     attempted: i64,
-    /// Messages in the log.
     told: OnceAMinute,
     /// Writes refused since the disk is full.
     refused: u64,
 }
 
-/// The reserve of a database.
 fn reserve_of(path: &Path) -> PathBuf {
     beside(path, "-reserve")
 }
@@ -76,7 +74,6 @@ impl Disk {
         disk
     }
 
-    /// Makes the first reserve.
     fn make_reserve(&mut self) {
         while let Err(error) = self.allocate(&self.reserve) {
             if !is_full(&error) || self.bytes <= SMALL_RESERVE_BYTES {
@@ -129,7 +126,7 @@ impl Disk {
         Condition::switch(&self.file.condition, Condition::Ready, Condition::DiskFull);
     }
 
-    /// Looks for space. Returns whether there is some.
+    /// Returns whether there is some.
     fn find_space(&mut self, now: i64) -> bool {
         if now.abs_diff(self.attempted) < ATTEMPT_SECS {
             return false;
@@ -151,8 +148,23 @@ impl Disk {
         fs::rename(&new, &self.reserve)
     }
 
+    /// Makes a file like the database that takes space, or leaves none.
     fn allocate(&self, path: &Path) -> io::Result<()> {
-        allocate(&self.file.database.metadata()?, path, self.bytes)
+        // What an attempt before has left. A link goes, and its target stays.
+        drop(fs::remove_file(path));
+        let file = create_like(&self.file.database.metadata()?, path);
+        let allocated =
+            file.and_then(|file| match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
+                Err(Errno::OPNOTSUPP) => {
+                    io::copy(&mut io::repeat(0).take(self.bytes), &mut &file).map(drop)
+                }
+                outcome => Ok(outcome?),
+            });
+        if allocated.is_err() {
+            // It may hold a part of the bytes.
+            drop(fs::remove_file(path));
+        }
+        allocated
     }
 
     fn give_up(&self) {
@@ -164,35 +176,15 @@ impl Disk {
     fn report(&self, now: Time) {
         if self.told.begin(now) {
             // The write that found the disk full is not counted.
-            let refused = (self.refused > 0).then_some(self.refused);
-            let needed_bytes = self.bytes;
-            error!(
-                refused,
-                needed_bytes, "the disk is full: writes other than deletions are refused"
-            );
+            let (refused, needed_bytes) = ((self.refused > 0).then_some(self.refused), self.bytes);
+            let message = "the disk is full: writes other than deletions are refused";
+            error!(refused, needed_bytes, "{message}");
         }
     }
 }
 
 /// Whether an error says that there is no space.
 pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-        || error.kind() == io::ErrorKind::FileTooLarge
-}
-
-/// Makes a file like the database that takes space, or leaves none.
-fn allocate(database: &Metadata, path: &Path, bytes: u64) -> io::Result<()> {
-    // What an attempt before has left. A link goes, and its target stays.
-    drop(fs::remove_file(path));
-    let allocated = create_like(database, path).and_then(|file| {
-        match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            Err(Errno::OPNOTSUPP) => io::copy(&mut io::repeat(0).take(bytes), &mut &file).map(drop),
-            outcome => Ok(outcome?),
-        }
-    });
-    if allocated.is_err() {
-        // It may hold a part of the bytes.
-        drop(fs::remove_file(path));
-    }
-    allocated
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }

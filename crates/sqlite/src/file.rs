@@ -26,7 +26,6 @@ pub struct SqliteOptions {
     pub path: PathBuf,
     /// Identity of the store if the file is new.
     pub new_id: StoreId,
-    /// The mode of a new file.
     pub file_mode: FileMode,
     /// Threads that read, at least 1: as many reads run side by side. Two, so that one long list does not hold up short reads.
     pub readers: usize,
@@ -50,7 +49,6 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The defaults, for this file.
     pub fn new(path: impl Into<PathBuf>, new_id: StoreId) -> Self {
         Self {
             path: path.into(),
@@ -142,7 +140,6 @@ impl OpenError {
         Self::Failed { path: path.into(), cause: error.to_string() }
     }
 
-    /// Of the driver.
     pub(super) fn of(path: &Path, error: &rusqlite::Error) -> Self {
         error!(%error, "opening the database failed");
         let path = path.to_path_buf();

@@ -2,7 +2,7 @@
 
 use tracing::warn;
 
-use super::{checkpoint::Checkpoints, connection::Tables, prelude::*};
+use super::{checkpoint::Checkpoints, prelude::*};
 
 /// Pages that stay in the file for the next writes where no session was removed: 2 MiB.
 const SPARE_PAGES: u64 = 512;
@@ -10,7 +10,6 @@ const SPARE_PAGES: u64 = 512;
 /// Seconds between two times that the WAL is emptied. Commits are slower until it has its length again.
 const EMPTY_SECS: u64 = 60;
 
-/// The state of cleaning up.
 #[derive(Default)]
 pub(super) struct Leftovers {
     /// Rows were removed that the WAL still has.

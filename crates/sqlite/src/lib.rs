@@ -13,7 +13,6 @@ mod connection;
 mod disk;
 mod emptied;
 mod file;
-mod index;
 mod leftovers;
 mod listed;
 mod lists;

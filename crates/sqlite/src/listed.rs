@@ -10,10 +10,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Transaction, TransactionBehavior};
 
-use super::{
-    connection::{Tables, driver},
-    prelude::*,
-};
+use super::prelude::*;
 
 /// Events after which the list indexes follow. Each list reads the sessions of that many events, which takes about a millisecond.
 pub(super) const UNLISTED_EVENTS: u64 = 1024;
@@ -49,48 +46,30 @@ impl Tables {
         Ok((serde_json::json!(moved).to_string(), is_whole))
     }
 
-    /// Lets the list indexes follow all events.
+    /// Lets the list indexes follow all events, and `scope_log_user` all changes: the ends of users look at those behind it one by one.
     pub(super) fn follow_events(&self) -> Result<()> {
         // Before the transaction, because none can be committed after a damaged page.
         let (moved, is_whole) = self.read_moved()?;
-        let last = self.value::<NodeId>("SELECT coalesce(max(id), 0) FROM event", ());
-        let last = match last {
+        let last = match self.value::<NodeId>("SELECT coalesce(max(id), 0) FROM event", ()) {
             Err(Error::Damaged(..)) => None,
             last => last?,
         };
         let transaction =
             Transaction::new_unchecked(&self.0, TransactionBehavior::Immediate).map_err(driver)?;
-        let follow =
-            "UPDATE session SET listed_secs = last_event_secs, listed_nanos = last_event_nanos";
+        let follow = "UPDATE session SET listed_secs = last_event_secs, listed_nanos = last_event_nanos WHERE";
+        let changed = "(listed_secs, listed_nanos) <> (last_event_secs, last_event_nanos)";
+        let of_moved = "id IN (SELECT value FROM json_each(?1))";
         match is_whole {
-            true => {
-                self.run(&format!("{follow} WHERE id IN (SELECT value FROM json_each(?1))"), [moved])?
-            }
-            false => self.run(
-                &format!("{follow} WHERE (listed_secs, listed_nanos) <> (last_event_secs, last_event_nanos)"),
-                (),
-            )?,
+            true => self.run(&format!("{follow} {of_moved}"), [moved])?,
+            false => self.run(&format!("{follow} {changed}"), ())?,
         };
-        // Without it, lists sort in sessions that need not be.
-        if let Some(last) = last {
-            self.run("UPDATE meta SET listed_through = ?1", [last])?;
-        }
-        transaction.commit().map_err(driver)?;
-        self.follow_names()
-    }
-
-    /// Lets `scope_log_user` follow all changes. The ends of users look at those behind it one by one.
-    fn follow_names(&self) -> Result<()> {
-        let transaction =
-            Transaction::new_unchecked(&self.0, TransactionBehavior::Immediate).map_err(driver)?;
-        let behind = "id > (SELECT named_through FROM meta WHERE id = 1)";
-        let follow =
-            format!("UPDATE scope_log SET is_named = 1 WHERE {behind} AND source_user IS NOT NULL");
-        self.run(&follow, ())?;
-        self.run(
-            "UPDATE meta SET named_through = (SELECT coalesce(max(id), 0) FROM scope_log)",
-            (),
-        )?;
+        let name = "UPDATE scope_log SET is_named = 1
+            WHERE id > (SELECT named_through FROM meta WHERE id = 1) AND source_user IS NOT NULL";
+        self.run(name, ())?;
+        // Without the last event, lists sort in sessions that need not be.
+        let through = "UPDATE meta SET listed_through = coalesce(?1, listed_through),
+            named_through = (SELECT coalesce(max(id), 0) FROM scope_log)";
+        self.run(through, [last])?;
         transaction.commit().map_err(driver)
     }
 

@@ -1,6 +1,6 @@
 //! Loading what decisions need, from the cache or from the tables.
 
-use super::{log::Log, prelude::*, read::Snapshot, row, writer::Writer};
+use super::{log::Log, prelude::*, read::Snapshot, writer::Writer};
 use sessiond_core::{
     commit::{
         Address, KEY_BYTES, Needs, PastState, SWEPT_SESSIONS, ScopeKey, ScopeState, SessionState,
@@ -83,7 +83,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Loads the session at an address.
     fn load_address(&mut self, key: &SessionKey) -> Result<()> {
         let is_known = self.loaded.addresses.contains_key(key);
         self.metrics().reads.looked_up(is_known);
@@ -189,7 +188,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Loads whether a session has an event of an id, and the event.
     fn load_event(&mut self, incarnation: Incarnation, id: &EventId) -> Result<()> {
         let key = (incarnation, id.clone());
         if !self.loaded.events.contains_key(&key) {

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tracing::error;
 
 use super::{
-    connection::{connect, driver},
+    connection::connect,
     file::{OpenError, beside, create_like, refuse_links},
     prelude::*,
 };
@@ -34,9 +34,8 @@ pub(super) struct FileLock {
     /// What the file allows at present.
     pub(super) condition: watch::Sender<Condition>,
     identity: Identity,
-    wal_path: PathBuf,
     /// Of the WAL, once it is open.
-    wal: OnceLock<Identity>,
+    wal: OnceLock<(PathBuf, Identity)>,
     /// A flush failed: what the kernel has of the file may not be on the disk.
     pub(super) flush_failed: Arc<AtomicBool>,
     /// Locked, as is the file beside it.
@@ -60,7 +59,7 @@ impl FileLock {
         self.database.sync_data()
     }
 
-    /// A flush failed. Nothing is read any more either: pages of the file may be as they were before.
+    /// Nothing is read any more either: pages of the file may be as they were before.
     pub(super) fn set_flush_failed(&self) {
         self.flush_failed.store(true, Relaxed);
         self.condition.send_replace(Condition::FileLost);
@@ -77,8 +76,9 @@ impl FileLock {
 
     /// Remembers the WAL. A connection has it open, so SQLite neither removes nor replaces it any more.
     pub(super) fn remember_wal(&self) {
-        if let Ok(wal) = identity(&self.wal_path) {
-            self.wal.get_or_init(|| wal);
+        let path = beside(&self.path, "-wal");
+        if let Ok(found) = identity(&path) {
+            self.wal.get_or_init(|| (path, found));
         }
     }
 
@@ -86,7 +86,7 @@ impl FileLock {
     /// places later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
     pub(super) fn check(&self) -> Result<()> {
         let gone = is_gone(&self.path, self.identity)
-            || self.wal.get().is_some_and(|wal| is_gone(&self.wal_path, *wal));
+            || self.wal.get().is_some_and(|(path, wal)| is_gone(path, *wal));
         let lose = |condition: &mut Condition| {
             std::mem::replace(condition, Condition::FileLost) != Condition::FileLost
         };
@@ -151,7 +151,6 @@ pub(super) fn lock(path: &Path, mode: FileMode) -> Result<FileLock, OpenError> {
         path: path.into(),
         condition: watch::Sender::new(Condition::Ready),
         identity: (found.dev(), found.ino()),
-        wal_path: beside(path, "-wal"),
         wal: OnceLock::new(),
         flush_failed: Arc::default(),
         database,

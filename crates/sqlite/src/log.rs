@@ -4,15 +4,16 @@
 //! [`LOG_STEP`] successive rows of a log, so that a commit to many logs does not change a page of the index for each of them. The rows that follow
 //! are *unindexed*: their numbers stand in the row of the node.
 
-use super::{
-    connection::{Tables, driver},
-    prelude::*,
-    row,
-};
+use hashbrown::hash_map::Entry;
+
+use super::{prelude::*, writer::Writer};
 
 /// Rows of a log in one row of its index, at most. Until they are indexed, the row of the node grows by about seven bytes with each. To
 /// change it is a change of the tables.
 pub(super) const LOG_STEP: usize = 32;
+
+/// Bytes in memory, about, of a log's unindexed rows.
+const UNINDEXED_BYTES: usize = 8 * LOG_STEP + 64;
 
 /// A log, whose changes add up to the state of a scope.
 #[derive(Clone, Copy, Debug)]
@@ -28,18 +29,12 @@ impl Log {
 
     /// The column of the version, where [`Tables::each_row`] reads.
     pub(super) fn version(self) -> &'static str {
-        match self.kind {
-            ScopeKind::Session => "t.sequence",
-            ScopeKind::Application | ScopeKind::User => "t.version",
-        }
+        if self.kind == ScopeKind::Session { "t.sequence" } else { "t.version" }
     }
 
     /// The table of its rows, and their column of the node.
     fn of_rows(self) -> (&'static str, &'static str) {
-        match self.kind {
-            ScopeKind::Session => ("event", "session"),
-            ScopeKind::Application | ScopeKind::User => ("scope_log", "scope"),
-        }
+        if self.kind == ScopeKind::Session { ("event", "session") } else { ("scope_log", "scope") }
     }
 
     /// The table of the node, and its column of the last version.
@@ -152,9 +147,38 @@ impl Tables {
     }
 }
 
+impl Writer {
+    /// The unindexed rows of a log, whose node has a row or gets one.
+    pub(super) fn unindexed_of(&mut self, log: Log) -> Result<&mut Vec<i64>> {
+        match self.unindexed.entry(log.node) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => {
+                self.grown += UNINDEXED_BYTES;
+                Ok(vacant.insert(self.tables.unindexed(log)?))
+            }
+        }
+    }
+
+    /// Notes the row that was just inserted into a log. The row of its node is written afterwards.
+    pub(super) fn track_row(&mut self, log: Log, version: Version) -> Result<()> {
+        let row = self.tables.0.last_insert_rowid();
+        let unindexed = self.unindexed_of(log)?;
+        unindexed.push(row);
+        if unindexed.len() >= LOG_STEP { self.index_rows(log, version) } else { Ok(()) }
+    }
+
+    /// Puts the unindexed rows of a log of this version into the index.
+    pub(super) fn index_rows(&mut self, log: Log, version: Version) -> Result<()> {
+        match std::mem::take(self.unindexed_of(log)?).as_slice() {
+            [] => Ok(()),
+            rows => self.tables.index_run(log.node, version, rows),
+        }
+    }
+}
+
 /// Numbers of rows as they are stored.
 pub(super) fn rows_text(rows: &[i64]) -> String {
-    serde_json::json!(rows).to_string()
+    serde_json::to_string(rows).unwrap_or_default()
 }
 
 /// The versions that a read has still to find.

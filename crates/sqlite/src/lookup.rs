@@ -1,11 +1,12 @@
 //! Rows that both decisions and reads look up.
 
+use std::sync::LazyLock;
+
 use rusqlite::Params;
 
 use super::{
-    connection::Tables,
     prelude::*,
-    row::{self, SESSION_COLUMNS, SESSION_WIDTH},
+    row::{SESSION_COLUMNS, SESSION_WIDTH},
 };
 use sessiond_core::{
     commit::EventRow,
@@ -66,11 +67,12 @@ impl Tables {
         incarnation: Incarnation,
         id: &EventId,
     ) -> Result<Option<EventRow>> {
-        let sql = format!("SELECT {EVENT_COLUMNS} FROM event WHERE event_id = ?2 AND session = ?1");
-        self.one(&sql, (incarnation.0, id.as_str()), |row| row::event_row(row, incarnation))
+        static EVENT: LazyLock<String> = LazyLock::new(|| {
+            format!("SELECT {EVENT_COLUMNS} FROM event WHERE event_id = ?2 AND session = ?1")
+        });
+        self.one(&EVENT, (incarnation.0, id.as_str()), |row| row::event_row(row, incarnation))
     }
 
-    /// A key's value and version.
     pub(super) fn key(&self, node: NodeId, name: &str) -> Result<Option<(Json, Version)>> {
         let sql = "SELECT value, version FROM state WHERE node = ?1 AND name = ?2";
         self.one(sql, (node, name), |row| Ok((row::value(row, 0)?, row.get(1)?)))

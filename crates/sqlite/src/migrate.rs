@@ -14,7 +14,7 @@ use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
 use tracing::{error, info, warn};
 
 use super::{
-    connection::{Tables, connect, is_disk_full},
+    connection::{connect, is_disk_full},
     disk::is_full,
     file::{OpenError, beside, create_like, whole_path},
     lock::lock,
@@ -23,7 +23,6 @@ use super::{
 };
 use sessiond_store::files::FileMode;
 
-/// One step, from a version to the next.
 #[derive(Clone, Copy)]
 pub(super) struct Migration {
     pub(super) from: i32,

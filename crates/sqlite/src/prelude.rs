@@ -2,7 +2,10 @@
 
 use std::result;
 
-pub(super) use super::row::{Column, Row};
+pub(super) use super::{
+    connection::{Tables, driver},
+    row::{self, Column, Row},
+};
 pub(super) use sessiond_core::domain::{error::Damage, prelude::*};
 
 /// Errors of the driver become the domain's where a statement is executed or a column is read.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
-use super::{connection::Tables, prelude::*, readers::Readers};
+use super::{prelude::*, readers::Readers};
 use sessiond_metrics::Metrics;
 use sessiond_store::{
     Clock,

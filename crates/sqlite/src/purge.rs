@@ -1,6 +1,6 @@
 //! Removing the rows of a session, a user or an application that is gone, a piece at a time.
 
-use super::{prelude::*, row, schema::PURGED, writer::Writer};
+use super::{prelude::*, schema::PURGED, writer::Writer};
 use sessiond_store::rows::EVENT_BYTES;
 
 /// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds, for which writes wait.
@@ -31,7 +31,13 @@ impl Writer {
             "SELECT version, octet_length(state) FROM snapshot WHERE node = ?1
              ORDER BY version LIMIT {PURGED_ROWS}"
         );
-        if let Some(end) = tables.end_of_piece(&snapshots, [session.0], PURGED_BYTES)? {
+        let (mut end, mut bytes) = (None::<Version>, 0);
+        tables.each(&snapshots, [session.0], |row| {
+            end = Some(row.get(0)?);
+            bytes += row.get::<usize>(1)?;
+            Ok(bytes < PURGED_BYTES)
+        })?;
+        if let Some(end) = end {
             let delete = "DELETE FROM snapshot WHERE node = ?1 AND version <= ?2";
             tables.run(delete, (session.0, end))?;
             return tables.free_pages();

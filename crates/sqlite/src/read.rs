@@ -5,11 +5,12 @@ use std::{
     future::{Ready, ready},
 };
 
-use super::{connection::Tables, log::Log, prelude::*, row};
+use super::{lists::select_behind, log::Log, prelude::*};
 use sessiond_core::{
     commit::{ScopeLogRow, Source},
     read::{
-        EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionRecord, SessionsQuery, is_of, runs,
+        EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionOrder, SessionRecord,
+        SessionsQuery, is_of, runs,
     },
 };
 use sessiond_store::rows::{EVENT_COLUMNS, EVENT_HEAD_COLUMNS, change_columns};
@@ -61,15 +62,13 @@ impl Snapshot<'_> {
     }
 }
 
+#[allow(refining_impl_trait, reason = "rows are there at once")]
 impl Rows for Snapshot<'_> {
-    fn now(&self) -> impl Future<Output = Time> + Send {
+    fn now(&self) -> Ready<Time> {
         ready(self.now)
     }
 
-    fn session(
-        &self,
-        key: &SessionKey,
-    ) -> impl Future<Output = Result<Option<SessionRecord>>> + Send {
+    fn session(&self, key: &SessionKey) -> Ready<Result<Option<SessionRecord>>> {
         at_once(|| {
             let user = self.tables.node_id(&Node::user(&key.app_name, &key.user_id))?;
             self.tables.session_of(user.unwrap_or(0), key)
@@ -81,7 +80,7 @@ impl Rows for Snapshot<'_> {
         id: &SessionId,
         after: Option<&SessionInfo>,
         max_rows: usize,
-    ) -> impl Future<Output = Result<Vec<SessionInfo>>> + Send {
+    ) -> Ready<Result<Vec<SessionInfo>>> {
         at_once(|| {
             let after = after.map_or(0, |info| info.incarnation.0);
             let behind = (id.as_str(), after, max_rows);
@@ -96,29 +95,86 @@ impl Rows for Snapshot<'_> {
         query: &SessionsQuery,
         after: Option<&ListKey>,
         max_rows: usize,
-    ) -> impl Future<Output = Result<Vec<Result<SessionRecord>>>> + Send {
-        at_once(|| self.tables.sessions_behind(query, after, max_rows))
+    ) -> Ready<Result<Vec<Result<SessionRecord>>>> {
+        at_once(|| {
+            let SessionsQuery { app_name, user_id, order, .. } = query;
+            let node = match user_id {
+                None => Node::application(app_name),
+                Some(user) => Node::user(app_name, user),
+            };
+            let Some(scope) = self.tables.node_id(&node)? else { return Ok(Vec::new()) };
+            // No id is empty.
+            let (secs, nanos, user, session) = match (after, order) {
+                (Some((time, user, session)), _) => {
+                    (time.secs(), time.nanos(), user.as_str(), session.as_str())
+                }
+                (None, SessionOrder::LeastRecent) => (i64::MIN, 0, "", ""),
+                (None, SessionOrder::MostRecent) => (i64::MAX, 0, "", ""),
+            };
+            let behind = (scope, secs, nanos, user, session, self.tables.moved()?);
+            let mut listed = Vec::new();
+            let read = self.tables.each(&select_behind(query), behind, |row| {
+                let record = row::session(row, app_name.clone());
+                let goes_on = record.is_ok() && listed.len() + 1 < max_rows;
+                listed.push(record);
+                Ok(goes_on)
+            });
+            match read {
+                Err(error @ Error::Damaged(..)) => listed.push(Err(error)),
+                read => drop(read?),
+            }
+            Ok(listed)
+        })
     }
 
     fn addresses(
         &self,
         app_name: Option<&AppName>,
-        range: (&SessionKey, &SessionKey),
+        (after, up_to): (&SessionKey, &SessionKey),
         max_rows: usize,
-    ) -> impl Future<Output = Result<Vec<(SessionKey, Option<Time>)>>> + Send {
-        at_once(|| self.tables.addresses_behind(app_name, range, max_rows))
+    ) -> Ready<Result<Vec<(SessionKey, Option<Time>)>>> {
+        at_once(|| {
+            let (behind, same, order) = match app_name {
+                None => ("(app, user) >= (?1, ?2)", "(app, user) > (?1, ?2)", "app, user"),
+                Some(_) => ("app = ?1 AND user >= ?2", "user > ?2", "user"),
+            };
+            let sql = format!(
+                "SELECT app, user, session_id, expire_secs, expire_nanos
+                 FROM scope CROSS JOIN session ON user_scope = scope.id
+                 WHERE {behind} AND (app, user) <= (?4, ?5) AND ({same} OR session_id > ?3)
+                 ORDER BY {order}, session_id LIMIT ?6"
+            );
+            let SessionKey { app_name, user_id, session_id } = after;
+            let behind = (app_name.as_str(), user_id.as_str(), session_id.as_str());
+            let up_to = (up_to.app_name.as_str(), up_to.user_id.as_str());
+            let parameters = (behind.0, behind.1, behind.2, up_to.0, up_to.1, max_rows);
+            self.tables.all(&sql, parameters, |row| {
+                let (app_name, user_id, session_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                Ok((SessionKey { app_name, user_id, session_id }, row::optional_time(row, 3)?))
+            })
+        })
     }
 
     fn scopes(
         &self,
         app_name: Option<&AppName>,
-        after: (&AppName, &UserId),
+        (after, user): (&AppName, &UserId),
         max_rows: usize,
-    ) -> impl Future<Output = Result<Vec<(AppName, UserId, usize)>>> + Send {
-        at_once(|| self.tables.scopes_behind(app_name, after, max_rows))
+    ) -> Ready<Result<Vec<(AppName, UserId, usize)>>> {
+        at_once(|| {
+            let (behind, order) = match app_name {
+                None => ("(app, user) > (?1, ?2)", "app, user"),
+                Some(_) => ("app = ?1 AND user > ?2", "user"),
+            };
+            let sql = format!(
+                "SELECT app, user, state_bytes FROM scope WHERE {behind} ORDER BY {order} LIMIT ?3"
+            );
+            let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            self.tables.all(&sql, (after.as_str(), user.as_str(), max_rows), row)
+        })
     }
 
-    fn heads(&self, shared: &[Node]) -> impl Future<Output = Result<Vec<ScopeHead>>> + Send {
+    fn heads(&self, shared: &[Node]) -> Ready<Result<Vec<ScopeHead>>> {
         let sql = "SELECT version, base, state_bytes FROM scope WHERE app = ?1 AND user = ?2";
         let head = |node: &Node| {
             let names = (node.app_name.as_str(), node.user_id.as_str());
@@ -131,7 +187,7 @@ impl Rows for Snapshot<'_> {
         at_once(|| shared.iter().map(head).collect())
     }
 
-    fn states(&self, nodes: &[Node]) -> impl Future<Output = Result<Vec<Vec<StateEntry>>>> + Send {
+    fn states(&self, nodes: &[Node]) -> Ready<Result<Vec<Vec<StateEntry>>>> {
         let sql = "SELECT name, value, version FROM state WHERE node = ?1 ORDER BY name";
         let state = |node: &Node| {
             let prefix = node.kind().prefix();
@@ -146,10 +202,7 @@ impl Rows for Snapshot<'_> {
         at_once(|| nodes.iter().map(state).collect())
     }
 
-    fn keys(
-        &self,
-        keys: &[(&Node, &StateKey)],
-    ) -> impl Future<Output = Result<Vec<StateEntry>>> + Send {
+    fn keys(&self, keys: &[(&Node, &StateKey)]) -> Ready<Result<Vec<StateEntry>>> {
         let entry = |(node, key): &(&Node, &StateKey)| {
             let Some(node) = self.tables.node_id(node)? else { return Ok(None) };
             let found = self.tables.key(node, key.name())?;
@@ -159,11 +212,7 @@ impl Rows for Snapshot<'_> {
         at_once(|| keys.iter().filter_map(|key| entry(key).transpose()).collect())
     }
 
-    fn newest(
-        &self,
-        node: &Node,
-        names: &[&str],
-    ) -> impl Future<Output = Result<HashMap<Box<str>, Version>>> + Send {
+    fn newest(&self, node: &Node, names: &[&str]) -> Ready<Result<HashMap<Box<str>, Version>>> {
         let sql = "SELECT version FROM state WHERE node = ?1 AND name = ?2
             UNION ALL SELECT version FROM removed WHERE node = ?1 AND name = ?2";
         at_once(|| {
@@ -176,27 +225,15 @@ impl Rows for Snapshot<'_> {
         })
     }
 
-    fn snapshot(
-        &self,
-        node: &Node,
-        at: Version,
-    ) -> impl Future<Output = Result<(Past, Version)>> + Send {
+    fn snapshot(&self, node: &Node, at: Version) -> Ready<Result<(Past, Version)>> {
         at_once(|| self.tables.snapshot(self.tables.node_id(node)?.unwrap_or(0), at))
     }
 
-    fn markers(
-        &self,
-        session: &Node,
-        up_to: Sequence,
-    ) -> impl Future<Output = Result<Vec<Marker>>> + Send {
+    fn markers(&self, session: &Node, up_to: Sequence) -> Ready<Result<Vec<Marker>>> {
         at_once(|| self.tables.markers(session.incarnation.0, up_to))
     }
 
-    fn event_heads(
-        &self,
-        session: &Node,
-        wanted: &[Sequence],
-    ) -> impl Future<Output = Result<Vec<EventHead>>> + Send {
+    fn event_heads(&self, session: &Node, wanted: &[Sequence]) -> Ready<Result<Vec<EventHead>>> {
         at_once(|| {
             self.rows(session, EVENT_HEAD_COLUMNS, wanted, usize::MAX, |row| {
                 let head = EventHead {
@@ -217,7 +254,7 @@ impl Rows for Snapshot<'_> {
         session: &Node,
         wanted: &[Sequence],
         max_bytes: usize,
-    ) -> impl Future<Output = Result<Vec<Event>>> + Send {
+    ) -> Ready<Result<Vec<Event>>> {
         at_once(|| {
             self.rows(session, EVENT_COLUMNS, wanted, max_bytes, |row| {
                 let event = row::event(row)?;
@@ -233,7 +270,7 @@ impl Rows for Snapshot<'_> {
         wanted: &[Version],
         except: Option<Incarnation>,
         max_bytes: usize,
-    ) -> impl Future<Output = Result<Vec<ScopeLogRow>>> + Send {
+    ) -> Ready<Result<Vec<ScopeLogRow>>> {
         at_once(|| {
             self.rows(node, change_columns(node.kind()), wanted, max_bytes, |row| {
                 let source = match node.kind() {

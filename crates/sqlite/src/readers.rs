@@ -13,24 +13,18 @@ use std::{
 use tokio::sync::oneshot;
 use tracing::error;
 
-use super::{
-    connection::{Tables, driver},
-    lock::FileLock,
-    prelude::*,
-};
+use super::{lock::FileLock, prelude::*};
 use sessiond_metrics::ReadMetrics;
 use sessiond_store::queue::{QUEUE_READS, Queue, READS_FULL};
 
 /// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
 type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 
-/// The pool.
 #[derive(Clone)]
 pub(super) struct Readers {
     queue: Arc<Queue<Job>>,
     /// A flush of the file failed. Readers do not hold the file's lock, because others keep them beyond the end of the store.
     flush_failed: Arc<AtomicBool>,
-    /// Reads that met damage.
     pub(super) damaged: Arc<AtomicU64>,
 }
 
@@ -95,7 +89,6 @@ impl Readers {
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// The number of reads that wait.
     pub(super) fn waiting(&self) -> usize {
         self.queue.waiting().0
     }

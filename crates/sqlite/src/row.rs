@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::de::DeserializeOwned;
 
-use super::{connection::driver, prelude::*};
+use super::prelude::*;
 use sessiond_core::{commit::EventRow, read::SessionRecord};
 use sessiond_store::rows::FINGERPRINT;
 
@@ -14,8 +14,6 @@ pub(super) const SESSION_COLUMNS: &str = "id, user_id, session_id, \
     last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
     create_secs, create_nanos, expire_secs, expire_nanos, created_app_version, created_user_version, \
     display_name, labels, fork_session, fork_sequence";
-
-/// The number of [`SESSION_COLUMNS`].
 pub(super) const SESSION_WIDTH: usize = 19;
 
 /// A row of a query. A column that does not hold what this program writes is damage.
@@ -90,7 +88,6 @@ fn no_json() -> FromSqlError {
     FromSqlError::Other("the text is not what was written: JSON".into())
 }
 
-/// A column of an object.
 struct Object(Json);
 
 impl Column for Object {
@@ -109,7 +106,6 @@ pub(super) fn optional_value(row: &Row<'_>, at: usize) -> Result<Option<Json>> {
     Ok(row.text(at)?.map(Json::stored_or_damaged))
 }
 
-/// Likewise, of a key that has a value.
 pub(super) fn value(row: &Row<'_>, at: usize) -> Result<Json> {
     optional_value(row, at)?.ok_or_else(|| Error::damaged(Damage::Row, "a key without a value"))
 }
@@ -138,10 +134,8 @@ pub(super) fn changes(row: &Row<'_>, at: usize) -> Result<Changes> {
     Ok(Changes { remove, set: object(row, at + 1)? })
 }
 
-/// The index of the body in `EVENT_COLUMNS`.
+/// The indexes of the body and of the changes in `EVENT_COLUMNS`.
 pub(super) const BODY: usize = 14;
-
-/// The index of the changes there.
 pub(super) const CHANGED: usize = 12;
 
 /// The event of `EVENT_COLUMNS`.

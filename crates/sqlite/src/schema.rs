@@ -27,7 +27,7 @@ pub(super) const SCHEMA_VERSION: i32 = 1;
 
 /// The hash of the tables and views below.
 pub(super) static LAYOUT: LazyLock<String> =
-    LazyLock::new(|| layout_hash(&[TABLES, VIEWS].concat()));
+    LazyLock::new(|| layout_hash(&[TABLES, &VIEWS].concat()));
 
 /// `tombstone.lease_until` of rows that may be removed at once.
 pub(super) const PURGED: i64 = i64::MIN;
@@ -45,7 +45,8 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> Result<()> {
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {SCHEMA_VERSION};
          {TABLES}
-         {VIEWS}"
+         {}",
+        *VIEWS
     ))?;
     let meta = "INSERT INTO meta VALUES (1, ?1, ?2, 1, 0, 0, 0)";
     connection.execute(meta, (store_id.0, &*LAYOUT))?;
@@ -166,23 +167,22 @@ CREATE TABLE request (
 CREATE TABLE tombstone (id INTEGER PRIMARY KEY, lease_until INTEGER NOT NULL) STRICT;
 ";
 
+/// The beginning of both halves of `event_view`.
+const EVENTS: &str = "SELECT
+    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
+    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
+    nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
+FROM session s JOIN scope a ON a.id = s.app_scope";
+
 /// Views for people: names instead of numbers, ISO times.
-pub(super) const VIEWS: &str = "
-CREATE VIEW event_view AS SELECT
-    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
-    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
-    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
-    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
-    nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
-FROM session s JOIN scope a ON a.id = s.app_scope
+static VIEWS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "
+CREATE VIEW event_view AS {EVENTS}
     JOIN log_index i ON i.node = s.id JOIN json_each(i.rows) t JOIN event e ON e.id = t.value AND e.session = s.id
-UNION ALL SELECT
-    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
-    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
-    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
-    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
-    nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
-FROM session s JOIN scope a ON a.id = s.app_scope
+UNION ALL {EVENTS}
     JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value AND e.session = s.id;
 
 CREATE VIEW session_view AS SELECT
@@ -201,4 +201,6 @@ FROM state t JOIN scope c ON c.id = t.node
 UNION ALL
 SELECT a.app, s.user_id, s.session_id, t.name, t.value, t.version
 FROM state t JOIN session s ON s.id = t.node JOIN scope a ON a.id = s.app_scope;
-";
+"
+    )
+});

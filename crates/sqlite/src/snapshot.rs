@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{connection::Tables, log::Log, prelude::*, row};
+use super::{log::Log, prelude::*};
 use sessiond_core::read::Past;
 use sessiond_store::past::{is_due, is_step};
 

@@ -12,13 +12,8 @@ use rusqlite::ErrorCode;
 use tracing::{error, info, warn};
 
 use super::{
-    checkpoint::Checkpoints,
-    connection::{Tables, driver},
-    disk::Disk,
-    file::SqliteOptions,
-    leftovers::Leftovers,
-    listed::UNLISTED_EVENTS,
-    prelude::*,
+    checkpoint::Checkpoints, disk::Disk, file::SqliteOptions, leftovers::Leftovers,
+    listed::UNLISTED_EVENTS, prelude::*,
 };
 use sessiond_core::commit::{ChangeSet, Loaded, Needs, Request};
 use sessiond_metrics::{Histogram, Metrics};
@@ -46,10 +41,8 @@ pub(super) struct Writer {
     pub(super) unlisted: u64,
     /// Bytes that came into the cache since it was empty.
     pub(super) grown: usize,
-    /// The next number that `meta` has.
-    next_id: u64,
-    /// The floor of versions that `meta` has.
-    version_floor: Version,
+    /// The next number and the floor of versions that the table `meta` has.
+    meta: (u64, Version),
     /// The state of the connection is unknown.
     pub(super) broken: bool,
     commits: u64,
@@ -57,7 +50,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// `tables` is a writer's connection to the file of the options.
     pub(super) fn new(
         options: SqliteOptions,
         queue: Arc<Queue<Submission>>,
@@ -78,8 +70,7 @@ impl Writer {
             unindexed: HashMap::new(),
             unlisted: 0,
             grown: 0,
-            next_id: 0,
-            version_floor: 0,
+            meta: (0, 0),
             broken: false,
             commits: 0,
         };
@@ -110,7 +101,7 @@ impl Writer {
         info!("the store is closed");
     }
 
-    /// Serves a group. After a panic the connection is replaced, and who waits is refused.
+    /// After a panic the connection is replaced, and who waits is refused.
     fn serve_or_refuse(&mut self, group: &mut Vec<Submission>) {
         if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
             error!("the writer panicked, replacing its connection");
@@ -172,7 +163,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Empties the cache if it has grown beyond its bound.
     pub(super) fn shrink(&mut self, max_bytes: usize) {
         if self.grown > max_bytes
             && let Err(error) = self.forget()
@@ -185,10 +175,9 @@ impl Writer {
     fn forget(&mut self) -> Result<()> {
         let meta = "SELECT next_id, version_floor FROM meta";
         let meta = self.tables.one(meta, (), |row| row.all())?;
-        (self.next_id, self.version_floor) =
-            meta.ok_or_else(|| Error::damaged(Damage::Row, "table meta has no row"))?;
-        self.loaded = Loaded::new(self.options.clock.now(), self.next_id);
-        self.loaded.version_floor = self.version_floor;
+        self.meta = meta.ok_or_else(|| Error::damaged(Damage::Row, "table meta has no row"))?;
+        self.loaded = Loaded::new(self.options.clock.now(), self.meta.0);
+        self.loaded.version_floor = self.meta.1;
         self.unindexed.clear();
         // If the events cannot be read, an attempt to follow them says so soon.
         self.unlisted = self.tables.unlisted().unwrap_or(UNLISTED_EVENTS);
@@ -213,7 +202,6 @@ impl Writer {
         }
     }
 
-    /// Answers a group, or the rest of it, that was not executed.
     fn refuse_all(&self, group: &mut Vec<Submission>, failure: &Error) {
         refuse(&self.options.metrics.writes, group.drain(..), failure);
     }
@@ -225,7 +213,6 @@ impl Writer {
     }
 }
 
-/// The connection broke.
 fn replaced() -> Error {
     Error::StoreUnavailable(Cause::new("the connection is replaced"))
 }
@@ -248,15 +235,10 @@ impl Backend for Writer {
 
     async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<Instant>, Failure> {
         self.apply_changes(changes)?;
-        if self.next_id != self.loaded.next_id {
-            self.next_id = self.loaded.next_id;
-            let next_id = "UPDATE meta SET next_id = ?1";
-            self.tables.run(next_id, [self.next_id])?;
-        }
-        if self.version_floor != self.loaded.version_floor {
-            self.version_floor = self.loaded.version_floor;
-            let floor = "UPDATE meta SET version_floor = ?1";
-            self.tables.run(floor, [self.version_floor])?;
+        let meta = (self.loaded.next_id, self.loaded.version_floor);
+        if self.meta != meta {
+            self.meta = meta;
+            self.tables.run("UPDATE meta SET next_id = ?1, version_floor = ?2", meta)?;
         }
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
@@ -265,15 +247,11 @@ impl Backend for Writer {
         self.flush.observe(flush_began.elapsed().as_secs_f64());
         if let Err(error) = flushed {
             // Without space, or without the lock, nothing has reached the WAL; after any other failure it may hold the commit.
+            use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
             let code = error.sqlite_error_code();
-            self.broken = !matches!(
-                code,
-                Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-            );
-            let error = match self.broken {
-                true => Error::OutcomeUnknown(Cause::new(error)),
-                false => driver(error),
-            };
+            self.broken = !matches!(code, Some(DiskFull | DatabaseBusy | DatabaseLocked));
+            let error =
+                if self.broken { Error::OutcomeUnknown(Cause::new(error)) } else { driver(error) };
             return Err(error.into());
         }
         self.abort_at(CrashPoint::AfterCommitBeforeAck);

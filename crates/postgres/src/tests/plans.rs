@@ -22,12 +22,40 @@ async fn no_statement_of_a_writer_scans_a_table() {
     }
 }
 
-/// The step of a plan that goes through a whole table or index.
+/// It is updated under the lock of the application.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_changes_that_name_a_removed_user_are_found_by_their_index() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let mut writer = fixture.writer();
+    let state = vec![(key("app:a"), json("0")), (key("user:u"), json("0"))];
+    let removal = Delta { remove: vec![key("user:u")], ..Delta::default() };
+    let requests = [
+        Request::Create(CreateSession { state, ..creation("s") }),
+        Request::UpdateState(change(user_scope("u"), removal)),
+        Request::Delete(address("s").into()),
+    ];
+    for request in requests {
+        commit_one(&fixture, &mut writer, request).await.unwrap();
+    }
+    sweep(&fixture, &mut writer).await;
+    let plans = writer.connection().take().unwrap().plans().await;
+    let update = plans.iter().find(|(sql, _)| sql.starts_with("UPDATE scope_log"));
+    let (_, plan) = update.expect("the user was not removed");
+    assert!(!plan.iter().any(|line| line.contains("scope_log_pkey")), "{}", plan.join("\n"));
+}
+
+/// Tables with the rows of nodes. Without its incarnation a condition is that of all sessions of a user.
+const OF_NODES: [&str; 5] =
+    ["event_pkey", "marker_pkey", "state_pkey", "snapshot_pkey", "request_pkey"];
+
+/// The step of a plan that goes through a whole table or index, or through that of all sessions of a user.
 pub(super) fn scan_of(plan: &[String]) -> Option<&str> {
     let is_step = |line: &str| line.contains("->") || !line.starts_with(' ');
     plan.iter().enumerate().map(|(at, line)| (at, line.as_str())).find_map(|(at, line)| {
         let details = || plan[at + 1..].iter().take_while(|line| !is_step(line));
-        let has_condition = || details().any(|line| line.contains("Index Cond:"));
+        let word = if OF_NODES.iter().any(|it| line.contains(it)) { "incarnation = " } else { "" };
+        let is_condition = |line: &String| line.contains("Index Cond:") && line.contains(word);
+        let has_condition = || details().any(is_condition);
         let reads = line.contains("Seq Scan")
             || line.contains("Index") && line.contains("Scan") && !has_condition();
         (is_step(line) && reads).then_some(line)

@@ -35,9 +35,20 @@ ON CONFLICT (app_name, user_id) DO NOTHING";
 /// The session at an address, which is locked.
 const AT: &str = "x.app_name = k_app AND x.user_id = k_user AND x.session_id = k_session";
 
-/// The rows of the node at an address.
-const OF_NODE: &str = "s.app_name = k_app AND s.user_id = k_user
-    AND s.incarnation = CASE k_session WHEN '' THEN 0 ELSE x.incarnation END";
+/// The rows of a node.
+const OF_NODE: &str = "s.app_name = k_app AND s.user_id = k_user AND s.incarnation = k_incarnation";
+
+/// The nodes at addresses, each with its place and with one more column at most. They are found first: the planner could otherwise go
+/// through the rows of all sessions of a user.
+fn nodes(more: &str) -> String {
+    let fourth = if more.is_empty() { "" } else { ", $4" };
+    format!(
+        "WITH k AS MATERIALIZED (
+             SELECT k.*, CASE k_session WHEN '' THEN 0 ELSE x.incarnation END AS k_incarnation
+             FROM unnest($1, $2, $3{fourth}) WITH ORDINALITY
+                 AS k (k_app, k_user, k_session{more}, k_at) LEFT JOIN session x ON {AT})"
+    )
+}
 
 /// The statements that lock, and read what is not locked.
 fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
@@ -57,30 +68,28 @@ fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
 /// The statements that read what is locked by then, and the time, which is not before that of any commit whose changes are seen.
 fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
     let keys = format!(
-        "SELECT k_at, s.name, s.value, s.version
-         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (k_app, k_user, k_session, k_name, k_at)
-         LEFT JOIN session x ON {AT} JOIN state s ON {OF_NODE} AND s.name = k_name"
+        "{} SELECT k_at, s.name, s.value, s.version
+         FROM k JOIN state s ON {OF_NODE} AND s.name = k_name",
+        nodes(", k_name")
     );
     // One statement, so that the version of an application that is not locked belongs to its keys.
     let whole = format!(
-        "WITH k AS (SELECT * FROM unnest($1, $2, $3)
-             WITH ORDINALITY AS k (k_app, k_user, k_session, k_at))
-         SELECT k_at, NULL::text, NULL::text, s.version
+        "{} SELECT k_at, NULL::text, NULL::text, s.version
          FROM k JOIN scope s ON s.app_name = k_app AND s.user_id = k_user WHERE k_session = ''
          UNION ALL
          SELECT k_at, s.name, s.value, s.version
-         FROM k LEFT JOIN session x ON {AT} JOIN state s ON {OF_NODE} WHERE s.value IS NOT NULL"
+         FROM k JOIN state s ON {OF_NODE} WHERE s.value IS NOT NULL",
+        nodes("")
     );
     let events = format!(
-        "SELECT k_at, {EVENT_COLUMNS}
-         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (k_app, k_user, k_session, k_event, k_at)
-         JOIN session x ON {AT}
-         JOIN event e ON e.incarnation = x.incarnation AND e.event_id = k_event"
+        "{} SELECT k_at, {EVENT_COLUMNS}
+         FROM k JOIN event e ON e.incarnation = k_incarnation AND e.event_id = k_event",
+        nodes(", k_event")
     );
     let requests = format!(
-        "SELECT k_at, s.fingerprint
-         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (k_app, k_user, k_session, k_id, k_at)
-         LEFT JOIN session x ON {AT} JOIN request s ON {OF_NODE} AND s.request_id = k_id"
+        "{} SELECT k_at, s.fingerprint
+         FROM k JOIN request s ON {OF_NODE} AND s.request_id = k_id",
+        nodes(", k_id")
     );
     [
         Columns::new(keys)

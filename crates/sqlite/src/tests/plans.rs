@@ -16,15 +16,15 @@ use sessiond_core::read::{SessionRead, finish};
 
 /// Statements that read a table or an index from one end, and why that is bounded.
 const ALLOWED: [(&str, &str); 10] = [
-    ("SELECT (SELECT count(*)", "counts the rows of a file that is not served"),
+    ("SELECT 'Events or changes", "counts the rows of a file that is not served"),
     ("SELECT coalesce(sum(", "adds up the logs of a file that is not served"),
     ("UPDATE meta", "has one row"),
     ("UPDATE session SET listed_secs", "follows damaged events"),
     ("SELECT id FROM tombstone", "passes over forks in progress only"),
     ("WITH RECURSIVE n(node)", "goes through a file that is not served, a step for each node"),
-    ("SELECT s.id FROM session s WHERE", "goes through a file that is not served"),
+    ("SELECT 'Session ' ||", "goes through a file that is not served"),
     ("SELECT a.app, s.user_id", "goes through a file that is not served"),
-    ("SELECT next_id <= max(", "goes through one row"),
+    ("SELECT 'The next number", "goes through one row"),
     ("INSERT INTO snapshot", "reads what a query within it found"),
 ];
 

@@ -10,7 +10,6 @@ mod serving;
 use std::path::Path;
 
 use super::{
-    connection::Tables,
     file::{OpenError, whole_path},
     lock::lock,
     migrate::open_checker,

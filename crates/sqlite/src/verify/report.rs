@@ -24,7 +24,6 @@ pub enum Check {
     Reference,
 }
 
-/// A fault of the file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub check: Check,
@@ -76,7 +75,6 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
-/// Follows a run.
 pub trait Observer {
     /// Takes a finding as soon as it is there.
     fn found(&mut self, finding: &Finding);

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{
     super::{
-        connection::Tables,
         log::Log,
         prelude::*,
         read::CHANGES,
-        row::{self, BODY, CHANGED},
+        row::{BODY, CHANGED},
     },
     report::{Check, Location, Part, Report},
 };
@@ -21,55 +20,17 @@ use sessiond_store::rows::EVENT_COLUMNS;
 /// Every session: its events and its state.
 pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     report.begin(Part::Sessions, rows(tables, "last_sequence", "session"));
-    let next = "SELECT s.id, s.last_sequence, s.state_bytes, s.user_id, s.session_id, a.app
+    let next = "SELECT s.id, 0, s.last_sequence, s.state_bytes, coalesce(a.app, ''), s.user_id, s.session_id
         FROM session s LEFT JOIN scope a ON a.id = s.app_scope WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
-    let mut after = 0;
-    while let Some((subject, place)) = tables.one(next, [after], |row| {
-        let place = Location {
-            app_name: row.get::<Option<_>>(5)?.unwrap_or_default(),
-            user_id: Some(row.get(3)?),
-            session_id: Some(row.get(4)?),
-        };
-        let log = Log { node: row.get(0)?, kind: ScopeKind::Session };
-        Ok((Subject { log, base: 0, last: row.get(1)?, state_bytes: row.get(2)? }, place))
-    })? {
-        after = subject.log.node;
-        report.summary.sessions += 1;
-        let labels = tables.one("SELECT labels FROM session WHERE id = ?1", [after], |row| {
-            row::parsed::<BTreeMap<String, String>>(row, 0)
-        });
-        if let Err(error) = labels {
-            report.unreadable(Some(&place), &error);
-        }
-        if let Err(error) = subject.check(tables, report, &place) {
-            report.unreadable(Some(&place), &error);
-        }
-    }
-    Ok(())
+    each_scope(tables, report, next)
 }
 
 /// Every application and every user: their changes and their state.
 pub(super) fn shared_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     report.begin(Part::ApplicationsAndUsers, rows(tables, "version", "scope"));
-    let next = "SELECT id, app, user, version, state_bytes, base
+    let next = "SELECT id, base, version, state_bytes, app, nullif(user, ''), NULL
         FROM scope WHERE id > ?1 ORDER BY id LIMIT 1";
-    let mut after: NodeId = 0;
-    while let Some((node, app_name, user, last, state_bytes, base)) =
-        tables.one(next, [after], |row| {
-            row.all::<(NodeId, String, String, Version, usize, Version)>()
-        })?
-    {
-        after = node;
-        report.summary.applications_and_users += 1;
-        let is_user = !user.is_empty();
-        let kind = if is_user { ScopeKind::User } else { ScopeKind::Application };
-        let place = Location { app_name, user_id: is_user.then_some(user), session_id: None };
-        let subject = Subject { log: Log { node, kind }, base, last, state_bytes };
-        if let Err(error) = subject.check(tables, report, &place) {
-            report.unreadable(Some(&place), &error);
-        }
-    }
-    Ok(())
+    each_scope(tables, report, next)
 }
 
 /// Rows of all logs, by what their nodes say. Damage makes it unknown, and is found later.
@@ -78,17 +39,61 @@ fn rows(tables: &Tables, of_scope: &str, table: &str) -> Option<u64> {
     tables.value(&total, ()).ok().flatten()
 }
 
-/// A scope, and what its row says of it.
-struct Subject {
+fn each_scope(tables: &Tables, report: &mut Report<'_>, next: &str) -> Result<()> {
+    let mut node: NodeId = 0;
+    while let Some((base, last, state_bytes, place)) = tables.one(next, [node], |row| {
+        node = row.get(0)?;
+        let (app_name, user_id, session_id) = (row.get(4)?, row.get(5)?, row.get(6)?);
+        Ok((row.get(1)?, row.get(2)?, row.get(3)?, Location { app_name, user_id, session_id }))
+    })? {
+        let (kind, count) = match &place {
+            Location { session_id: Some(_), .. } => {
+                (ScopeKind::Session, &mut report.summary.sessions)
+            }
+            Location { user_id: Some(_), .. } => {
+                (ScopeKind::User, &mut report.summary.applications_and_users)
+            }
+            _ => (ScopeKind::Application, &mut report.summary.applications_and_users),
+        };
+        *count += 1;
+        let labels = tables.one("SELECT labels FROM session WHERE id = ?1", [node], |row| {
+            row::parsed::<BTreeMap<String, String>>(row, 0)
+        });
+        let log = Log { node, kind };
+        let (past, snapshots) = (Past::default(), Vec::new());
+        let mut walk = Walk {
+            tables,
+            log,
+            base,
+            last,
+            state_bytes,
+            place: &place,
+            past,
+            at: base,
+            is_whole: true,
+            snapshots,
+            report,
+        };
+        let checked = walk.check();
+        for error in [labels.err(), checked.err()].into_iter().flatten() {
+            report.unreadable(Some(&place), &error);
+        }
+    }
+    Ok(())
+}
+
+/// A walk through the log of a scope.
+struct Walk<'w, 'o> {
+    tables: &'w Tables,
+    report: &'w mut Report<'o>,
+    place: &'w Location,
     log: Log,
     /// The log begins behind it.
     base: Version,
+    /// As the scope's row says, like `state_bytes`.
     last: Version,
     state_bytes: usize,
-}
-
-/// A walk through a log: what its rows add up to so far.
-struct Walk {
+    /// What the rows up to `at` add up to.
     past: Past,
     at: Version,
     /// No row was missing or damaged.
@@ -97,86 +102,82 @@ struct Walk {
     snapshots: Vec<Version>,
 }
 
-impl Subject {
+impl Walk<'_, '_> {
+    fn add(&mut self, check: Check, position: Option<Version>, message: impl Into<String>) {
+        self.report.add(check, Some(self.place), position, message);
+    }
+
     /// Folds the log from its beginning, and compares the result with every snapshot on the way and with the state at the end.
-    fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Location) -> Result<()> {
-        let Log { node, kind } = self.log;
+    fn check(&mut self) -> Result<()> {
+        let Self { tables, log, base, last, .. } = *self;
         // A session begins with the state that it was created with; a shared scope is empty.
-        let (past, _) = tables.snapshot(self.log.node, self.base)?;
+        self.past = tables.snapshot(log.node, base)?.0;
         let snapshots = "SELECT version FROM snapshot WHERE node = ?1 AND version > ?2
             ORDER BY version DESC";
-        let snapshots = tables.all(snapshots, (node, self.base), |row| row.get(0))?;
-        let mut walk = Walk { past, at: self.base, is_whole: true, snapshots };
-        let columns = match kind {
+        self.snapshots = tables.all(snapshots, (log.node, base), |row| row.get(0))?;
+        let columns = match log.kind {
             ScopeKind::Session => EVENT_COLUMNS.to_owned(),
             ScopeKind::Application | ScopeKind::User => format!("version, {CHANGES}"),
         };
-        tables.every_row(self.log, &columns, |row| {
-            report.row();
-            self.check_row(row, &mut walk, tables, report, place)
-        })?;
-        let Walk { past, at, mut is_whole, snapshots } = walk;
-        if at > self.last {
-            let message = format!("Rows follow the last one, {}.", self.last);
-            report.add(Check::Sequence, Some(place), Some(self.last), message);
-            is_whole = false;
+        tables.every_row(log, &columns, |row| self.check_row(row))?;
+        if self.at > last {
+            self.add(Check::Sequence, Some(last), format!("Rows follow the last one, {last}."));
+            self.is_whole = false;
+        } else if self.at < last {
+            self.missing(self.at + 1, last);
         }
-        if at < self.last {
-            self.missing(report, place, at + 1, self.last);
-            is_whole = false;
-        }
-        if let Some(version) = snapshots.last().filter(|_| is_whole) {
+        if let Some(version) = self.snapshots.last().copied().filter(|_| self.is_whole) {
             let message = "A snapshot has a version that the log does not have.";
-            report.add(Check::State, Some(place), Some(*version), message);
+            self.add(Check::State, Some(version), message);
         }
-        self.check_runs(tables, report, place)?;
+        self.check_runs()?;
         // What a hole took with it cannot be folded.
-        if is_whole { self.check_state(tables, report, place, past) } else { Ok(()) }
+        if self.is_whole { self.check_state() } else { Ok(()) }
     }
 
-    fn check_row(
-        &self,
-        row: &Row<'_>,
-        walk: &mut Walk,
-        tables: &Tables,
-        report: &mut Report<'_>,
-        place: &Location,
-    ) -> Result<()> {
-        let (kind, at) = (self.log.kind, row.get(0)?);
-        let changed = match kind {
-            ScopeKind::Session => {
-                check_event(row, report, place)?;
-                CHANGED
-            }
-            ScopeKind::Application | ScopeKind::User => 1,
-        };
-        let before = std::mem::replace(&mut walk.at, at);
+    fn check_row(&mut self, row: &Row<'_>) -> Result<()> {
+        self.report.row();
+        let at = row.get(0)?;
+        let changed = if self.log.kind == ScopeKind::Session { CHANGED } else { 1 };
+        if self.log.kind == ScopeKind::Session {
+            self.check_event(row, at)?;
+        }
+        let before = std::mem::replace(&mut self.at, at);
         if at > self.last {
             return Ok(());
         }
         if at != before + 1 {
-            self.missing(report, place, before + 1, at - 1);
-            walk.is_whole = false;
+            self.missing(before + 1, at - 1);
         }
         let Ok(changes) = row::changes(row, changed) else {
             let message = "The changes are not a JSON object, or a list of removed keys.";
-            report.add(Check::Json, Some(place), Some(at), message);
-            walk.is_whole = false;
+            self.add(Check::Json, Some(at), message);
+            self.is_whole = false;
             return Ok(());
         };
-        fold(&mut walk.past, kind, at, &changes);
-        if walk.snapshots.pop_if(|version| *version == at).is_some()
-            && walk.is_whole
-            && tables.snapshot(self.log.node, at)?.0 != walk.past
+        fold(&mut self.past, self.log.kind, at, &changes);
+        if self.snapshots.pop_if(|version| *version == at).is_some()
+            && self.is_whole
+            && self.tables.snapshot(self.log.node, at)?.0 != self.past
         {
-            let message = "The snapshot is not what the log adds up to.";
-            report.add(Check::State, Some(place), Some(at), message);
+            self.add(Check::State, Some(at), "The snapshot is not what the log adds up to.");
+        }
+        Ok(())
+    }
+
+    /// Reads an event whole. Its changes are read with those of every log.
+    fn check_event(&mut self, row: &Row<'_>, at: Sequence) -> Result<()> {
+        self.report.summary.events += 1;
+        if row::object(row, BODY).is_err() {
+            self.add(Check::Json, Some(at), "The body is not a JSON object.");
+        } else if row::changes(row, CHANGED).is_ok() {
+            row::event(row)?;
         }
         Ok(())
     }
 
     /// Compares the versions of the runs with the rows that they name.
-    fn check_runs(&self, tables: &Tables, report: &mut Report<'_>, place: &Location) -> Result<()> {
+    fn check_runs(&mut self) -> Result<()> {
         let last = match self.log.kind {
             ScopeKind::Session => "SELECT sequence FROM event WHERE id = ?1",
             ScopeKind::Application | ScopeKind::User => {
@@ -184,68 +185,51 @@ impl Subject {
             }
         };
         let runs = "SELECT version, rows FROM log_index WHERE node = ?1 ORDER BY version";
+        let tables = self.tables;
         tables.each(runs, [self.log.node], |run| {
             let (version, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
             // A row that is missing is found where the log is read.
             if tables.value(last, [rows.last()])?.is_some_and(|last: Version| last != version) {
                 let message = "The index of the log has another version.";
-                report.add(Check::Index, Some(place), Some(version), message);
+                self.add(Check::Index, Some(version), message);
             }
             Ok(true)
         })?;
         Ok(())
     }
 
-    fn missing(&self, report: &mut Report<'_>, place: &Location, first: Version, last: Version) {
+    fn missing(&mut self, first: Version, last: Version) {
         let what = if self.log.kind == ScopeKind::Session { "Event" } else { "Change" };
         let message = match first == last {
             true => format!("{what} {first} is missing."),
             false => format!("{what}s {first} to {last} are missing."),
         };
-        report.add(Check::Sequence, Some(place), Some(first), message);
+        self.add(Check::Sequence, Some(first), message);
+        self.is_whole = false;
     }
 
-    fn check_state(
-        &self,
-        tables: &Tables,
-        report: &mut Report<'_>,
-        place: &Location,
-        mut expected: Past,
-    ) -> Result<()> {
+    fn check_state(&mut self) -> Result<()> {
         let sql = "SELECT name, value, version FROM state WHERE node = ?1
             UNION ALL SELECT name, NULL, version FROM removed WHERE node = ?1";
-        let mut bytes = 0;
-        let mut wrong = Vec::new();
-        tables.each(sql, [self.log.node], |row| {
+        let (mut bytes, mut wrong) = (0, Vec::new());
+        self.tables.each(sql, [self.log.node], |row| {
             let (name, version): (Box<str>, Version) = (row.get(0)?, row.get(2)?);
             let value = row::optional_value(row, 1)?;
             bytes += value.as_ref().map_or(0, |value| entry_bytes(&name, value));
-            if expected.remove(&name) != Some((value, version)) {
+            if self.past.remove(&name) != Some((value, version)) {
                 wrong.push(name);
             }
             Ok(true)
         })?;
-        wrong.extend(expected.into_keys());
+        wrong.extend(std::mem::take(&mut self.past).into_keys());
         for name in wrong {
             let message = format!("Key {name:?} is not what the log adds up to.");
-            report.add(Check::State, Some(place), None, message);
+            self.add(Check::State, None, message);
         }
         if bytes != self.state_bytes {
             let message = format!("The state has {bytes} bytes, not {}.", self.state_bytes);
-            report.add(Check::State, Some(place), None, message);
+            self.add(Check::State, None, message);
         }
         Ok(())
     }
-}
-
-/// Reads an event whole. Its changes are read with those of every log.
-fn check_event(row: &Row<'_>, report: &mut Report<'_>, place: &Location) -> Result<()> {
-    report.summary.events += 1;
-    if row::object(row, BODY).is_err() {
-        let at = row.get(0)?;
-        report.add(Check::Json, Some(place), Some(at), "The body is not a JSON object.");
-    } else if row::changes(row, CHANGED).is_ok() {
-        row::event(row)?;
-    }
-    Ok(())
 }
