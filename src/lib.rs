@@ -60,7 +60,7 @@
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
 //! 19. `commit/changes.rs` is the result, as rows.
 //! 20. `sqlite/apply.rs` writes those rows.
-//! 21. `sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
+//! 21. `sqlite/log.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
 //! 22. `sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
 //! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
