@@ -45,8 +45,8 @@
 //! 5. `rpc/convert/decode/requests.rs` validates the request and turns it into a [`store::Append`]: it collects all faults to report them
 //!    at once, and computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
 //! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory (`engine/invocations.rs`).
-//! 7. `store/gate.rs` checks the rights of the caller, if there is a policy, and its limits. `store/typed.rs` wraps the append in a
-//!    [`commit::Request`] and later unwraps its answer.
+//! 7. `store/gate.rs` checks the rights of the caller, if there is a policy, and its limits. `store/typed.rs` reads the full key that
+//!    a bare session id names, wraps the append in a [`commit::Request`], and later unwraps its answer.
 //! 8. `sqlite/lib.rs` submits the request to the writer's queue and waits for the reply.
 //! 9. `store/queue.rs` bounds that queue by count and bytes. A full queue refuses at once.
 //! 10. `sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
@@ -60,7 +60,7 @@
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
 //! 19. `commit/changes.rs` is the result, as rows.
 //! 20. `sqlite/apply.rs` writes those rows.
-//! 21. `sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
+//! 21. `sqlite/log.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
 //! 22. `sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
 //! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.

@@ -19,7 +19,7 @@ use super::{Engine, lag::LagShare, prelude::*};
 use crate::{
     access::Policies,
     domain::Sequence,
-    store::{Bases, ScopeChange, StateQuery, StateView, Subscription, WatchPlace, WatchQuery},
+    store::{Bases, ScopeChange, StateQuery, StateView, Subscription, WatchPermit, WatchQuery},
 };
 
 /// Seconds without any message after which a watch sends a heartbeat: below the minute after which load balancers close a stream.
@@ -83,7 +83,7 @@ pub struct Watch {
     wakes: u64,
     lag: LagShare,
     _permit: OwnedSemaphorePermit,
-    _place: WatchPlace,
+    _watch_permit: WatchPermit,
 }
 
 impl Engine {
@@ -108,7 +108,7 @@ impl Engine {
         let keys = (from != WatchFrom::Snapshot).then(Vec::new);
         let mut query = StateQuery { scope: scope.clone(), keys };
         // Before anything is read, so that a watch too many costs little.
-        let place = self.store.watch_place(context, &mut query)?;
+        let watch_permit = self.store.watch_permit(context, &mut query)?;
         let StateView { state, position: present, info, bases } =
             self.store.read_state(context, query).await?;
         let expire_time = info.as_ref().and_then(|info| info.expire_time);
@@ -147,7 +147,7 @@ impl Engine {
             wakes: 0,
             lag,
             _permit: permit,
-            _place: place,
+            _watch_permit: watch_permit,
         })
     }
 }

@@ -28,21 +28,17 @@ impl Writer {
         let found: Vec<(NodeId, String, String)> =
             self.tables.all(sql, [SWEPT_SESSIONS], |row| row.all())?;
         for (node, app, user) in found {
+            // No session has an application for its user, and no change names the user ''.
+            let used =
+                "SELECT EXISTS (SELECT 1 FROM session WHERE user_scope = ?1 OR app_scope = ?1)
+                OR ?3 = '' AND EXISTS (SELECT 1 FROM scope WHERE app = ?2 AND user > '')";
+            let is_used = self.tables.value(used, (node, &app, &user))?;
+            let named = format!("SELECT EXISTS ({})", naming(1));
+            let is_named = self.tables.value(&named, (&app, &user))?;
             let app = AppName::from_stored(app);
-            let (key, is_used, is_named) = match user.as_str() {
-                "" => {
-                    let used = "SELECT EXISTS (SELECT 1 FROM session WHERE app_scope = ?1)
-                        OR EXISTS (SELECT 1 FROM scope WHERE app = ?2 AND user > '')";
-                    let is_used = self.tables.value(used, (node, app.as_str()))?;
-                    (ScopeKey::Application(app), is_used, Some(false))
-                }
-                _ => {
-                    let used = "SELECT EXISTS (SELECT 1 FROM session WHERE user_scope = ?1)";
-                    let is_used = self.tables.value(used, [node])?;
-                    let named = format!("SELECT EXISTS ({})", naming(1));
-                    let is_named = self.tables.value(&named, (app.as_str(), &user))?;
-                    (ScopeKey::User(app, UserId::from_stored(user)), is_used, is_named)
-                }
+            let key = match user.as_str() {
+                "" => ScopeKey::Application(app),
+                _ => ScopeKey::User(app, UserId::from_stored(user)),
             };
             self.load_scope(&key, &Needs::default())?;
             let (is_used, is_named) = (is_used.unwrap_or(true), is_named.unwrap_or(false));

@@ -15,7 +15,6 @@ mod emptied;
 mod file;
 mod leftovers;
 mod listed;
-mod lists;
 mod load;
 mod lock;
 mod log;

@@ -14,9 +14,6 @@ use sessiond_core::{
 };
 use sessiond_store::rows::EVENT_COLUMNS;
 
-/// The name of a session's application: a column behind [`SESSION_COLUMNS`].
-const APP_NAME: &str = "(SELECT app FROM scope WHERE scope.id = app_scope)";
-
 impl Tables {
     /// The number of a scope, if it has a row.
     pub(super) fn node_id(&self, node: &Node) -> Result<Option<NodeId>> {
@@ -49,7 +46,10 @@ impl Tables {
         condition: &str,
         parameters: impl Params,
     ) -> Result<Vec<SessionRecord>> {
-        let sql = format!("SELECT {SESSION_COLUMNS}, {APP_NAME} FROM session WHERE {condition}");
+        let sql = format!(
+            "SELECT {SESSION_COLUMNS}, (SELECT app FROM scope WHERE scope.id = app_scope)
+             FROM session WHERE {condition}"
+        );
         self.all(&sql, parameters, |row| row::session(row, row.get(SESSION_WIDTH)?))
     }
 

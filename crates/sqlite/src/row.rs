@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::de::DeserializeOwned;
 
 use super::prelude::*;
@@ -70,35 +70,18 @@ macro_rules! columns {
 columns!(bool, u8, u32, i32, u64, i64, usize, String, Box<str>, [u8; 16];
     AppName, Author, Branch, DisplayName, EventId, RequestId, InvocationId, SessionId, UserId);
 
-/// A text that is no JSON is a fault of its row.
-impl Column for Json {
-    fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        Self::stored(value.as_str()?).ok_or_else(no_json)
-    }
-}
-
 impl Column for Fingerprint {
     fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
         FromSql::column_result(value).map(|bytes| Self(u128::from_le_bytes(bytes)))
     }
 }
 
-#[cold]
-fn no_json() -> FromSqlError {
-    FromSqlError::Other("the text is not what was written: JSON".into())
-}
-
-struct Object(Json);
-
-impl Column for Object {
-    fn read(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        Json::stored_object(value.as_str()?).map(Self).ok_or_else(no_json)
-    }
-}
-
-/// A column of an object, if it has a value.
+/// A column of an object, if it has a value. A text that is no JSON is a fault of its row.
 pub(super) fn object(row: &Row<'_>, at: usize) -> Result<Option<Json>> {
-    Ok(row.get::<Option<Object>>(at)?.map(|Object(json)| json))
+    let Some(text) = row.text(at)? else { return Ok(None) };
+    let message = || format!("column {at}: the text is not what was written: JSON");
+    let damaged = || Error::damaged(Damage::Row, message());
+    Json::stored_object(text).map(Some).ok_or_else(damaged)
 }
 
 /// A key's value, perhaps a damaged one, if the key has a value.

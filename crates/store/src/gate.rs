@@ -27,7 +27,7 @@ use super::{
 use guarded::OfApplication as _;
 pub use guarded::{EndInvocation, Guarded};
 use limits::Limits;
-pub use limits::{LimitOptions, WatchPlace};
+pub use limits::{LimitOptions, WatchPermit};
 use sessiond_access::{Policies, Principal};
 use sessiond_core::{
     commit::{
@@ -150,12 +150,12 @@ impl Gate {
         self.store.append(context, append.to(key)).await
     }
 
-    /// A place for a watch that begins with a read of this state. Errors: [`Error::PermissionDenied`], [`Error::RateLimited`].
-    pub fn watch_place(
+    /// A permit for a watch that begins with a read of this state. Errors: [`Error::PermissionDenied`], [`Error::RateLimited`].
+    pub fn watch_permit(
         &self,
         context: &RequestContext,
         query: &mut StateQuery,
-    ) -> Result<WatchPlace, Error> {
+    ) -> Result<WatchPermit, Error> {
         self.check(context, query)?;
         self.limits.watch(&context.principal, query.scope.app_name())
     }

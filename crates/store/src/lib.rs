@@ -32,7 +32,7 @@ pub use clock::{Clock, SystemClock, instant};
 pub use condition::Condition;
 pub use context::{CallId, RequestContext};
 pub use crash::{Crash, CrashPoint};
-pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};
+pub use gate::{EndInvocation, Gate, LimitOptions, WatchPermit};
 pub use notifier::{Notifier, Subscription};
 pub use sessiond_core::commit::{
     Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,

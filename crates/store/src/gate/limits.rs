@@ -99,10 +99,10 @@ impl Limits {
         &self,
         principal: &Principal,
         application: &AppName,
-    ) -> Result<WatchPlace, Error> {
+    ) -> Result<WatchPermit, Error> {
         let principals = self.principal_watches.as_ref();
         let applications = self.application_watches.as_ref();
-        Ok(WatchPlace {
+        Ok(WatchPermit {
             _principal: principals.map(|it| it.open(principal.name())).transpose()?,
             _application: applications.map(|it| it.open(application.as_str())).transpose()?,
         })
@@ -145,7 +145,7 @@ impl Watches {
 }
 
 /// The permits of an open watch. Dropping it releases them.
-pub struct WatchPlace {
+pub struct WatchPermit {
     _principal: Option<Permit>,
     _application: Option<Permit>,
 }
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_gives_its_place_back() {
+    fn a_watch_gives_its_permit_back() {
         let limits = limits(1, 2);
         let open = |name| limits.watch(&Principal::Local, &app(name));
         let first = open("a").unwrap();
