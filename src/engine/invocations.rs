@@ -1,12 +1,11 @@
 //! `temp:` state: kept in memory for one invocation of one session, and nowhere else.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::{EngineOptions, prelude::*};
 use crate::{
@@ -25,25 +24,40 @@ struct Values {
 
 impl Values {
     fn bytes_with(&self, results: &[KeyResult]) -> usize {
-        let of = |key: &StateKey, value: Option<&Json>| {
-            value.map_or(0, |value| key.name().len() + value.len())
-        };
+        let of = |key, value: Option<&Json>| value.map_or(0, |value| bytes(key, value));
         results.iter().fold(self.bytes, |sum, (key, value)| {
             sum + of(key, value.as_ref()) - of(key, self.entries.get(key))
         })
     }
 }
 
-/// One invocation's keys, at least one, and its part of the gauges.
+/// One invocation's keys, and its part of the gauges.
 struct Invocation {
     values: Values,
-    last_used: Time,
-    _bytes: GaugeShare,
+    bytes: GaugeShare,
     _count: GaugeShare,
 }
 
-type Id = (Incarnation, InvocationId);
-type Table = HashMap<Id, Invocation>;
+impl Invocation {
+    fn set(&mut self, values: Values) {
+        self.bytes.set(values.bytes);
+        self.values = values;
+    }
+}
+
+fn bytes(key: &StateKey, value: &Json) -> usize {
+    key.name().len() + value.len()
+}
+
+/// One invocation's keys. The lock is held through the commit of an append that changes them, so that two appends of one turn
+/// take effect one after the other.
+type TempEntry = Arc<AsyncMutex<Invocation>>;
+
+/// The locks that one append holds.
+type Locks = BTreeMap<InvocationId, OwnedMutexGuard<Invocation>>;
+
+/// The invocations that have keys, each with the time of its last use.
+type Table = HashMap<(Incarnation, InvocationId), (TempEntry, Time)>;
 
 /// A delta of `temp:` keys, with the place of its event among those given to the store, and its own path in the request.
 pub type TempDelta = (usize, InvocationId, Delta, FieldPath);
@@ -51,18 +65,12 @@ pub type TempDelta = (usize, InvocationId, Delta, FieldPath);
 /// Invocations that may be as large as one can be at the same time: 256 MiB with the default limit.
 const LARGEST: usize = 256;
 
-/// Locks that all invocations share: several times the appends with `temp:` keys that are in flight.
-const LOCKS: usize = 256;
-
 pub struct Invocations {
     /// Bytes of one invocation's keys and values. All together have at most [`LARGEST`] times as many.
     max_bytes: usize,
     max_count: usize,
     idle_secs: u32,
-    table: Mutex<Table>,
-    /// By the hash of an invocation. An append that changes its keys holds the lock through the commit, so that two appends of one turn
-    /// take effect one after the other, and no read sees an event without its keys.
-    locks: Vec<Arc<AsyncMutex<()>>>,
+    table: Arc<Mutex<Table>>,
     metrics: WatchMetrics,
 }
 
@@ -72,16 +80,21 @@ impl Invocations {
             max_bytes: options.temp_bytes,
             max_count: options.temp_invocations,
             idle_secs: options.temp_idle_secs,
-            table: Mutex::default(),
-            locks: (0..LOCKS).map(|_| Arc::default()).collect(),
+            table: Arc::default(),
             metrics: options.metrics.watches.clone(),
         }
+    }
+
+    fn empty(&self) -> TempEntry {
+        let bytes = GaugeShare::new(&self.metrics.temp_bytes, 0);
+        let count = GaugeShare::new(&self.metrics.temp_invocations, 1);
+        Arc::new(AsyncMutex::new(Invocation { values: Values::default(), bytes, _count: count }))
     }
 
     /// Appends events whose deltas also change `temp:` keys: what cannot be done in memory refuses the append, and what the store
     /// refuses changes nothing in memory.
     pub async fn append(
-        self: &Arc<Self>,
+        &self,
         store: &Arc<Gate>,
         context: &RequestContext,
         mut append: Append,
@@ -92,27 +105,26 @@ impl Invocations {
         let query = SessionQuery::info(append.session.clone());
         let info = store.read_session(context, query).await?.info;
         append.session.require(&info.key)?;
-        append.session = SessionRef::Full(info.key);
         let incarnation = info.incarnation;
-        let temps: Vec<_> = temps
-            .into_iter()
-            .map(|(at, invocation, delta, field)| (at, (incarnation, invocation), delta, field))
-            .collect();
+        let invocations: BTreeSet<&InvocationId> = temps.iter().map(|temp| &temp.1).collect();
+        let mut locks = Locks::new();
         // In an order that all callers share.
-        let locks: BTreeSet<_> = temps.iter().map(|(_, id, ..)| lock_of(id)).collect();
-        let mut held = Vec::new();
-        for lock in locks {
-            held.push(Arc::clone(&self.locks[lock]).lock_owned().await);
+        for invocation in invocations {
+            match self.find_or_begin(incarnation, invocation, now) {
+                Ok(values) => drop(locks.insert(invocation.clone(), values.lock_owned().await)),
+                Err(full) => {
+                    let events = temps.iter().filter(|temp| temp.1 == *invocation);
+                    events.for_each(|(at, ..)| refuse(&mut append, *at, full.clone()));
+                }
+            }
         }
-        let (this, store, context) = (Arc::clone(self), Arc::clone(store), context.clone());
+        let (store, context, limits) = (Arc::clone(store), context.clone(), self.limits());
+        let table = Arc::clone(&self.table);
         // On a task of its own: a caller that leaves between the commit and the change in memory must not part the two.
         let task = tokio::spawn(async move {
-            // Computed as if every event were new. A fault makes the store refuse its event, unless the event is a replay, which the
-            // store knows.
-            for (at, fault) in this.resolve(&temps, now, this.limits(), |_| true).1 {
-                if let Some(event) = append.events.get_mut(at) {
-                    event.refusal.get_or_insert(fault);
-                }
+            // Computed as if every event were new. A fault makes the store refuse its event, unless the event is a replay.
+            for (at, fault) in apply(&temps, &locks, limits, |_| true).1 {
+                refuse(&mut append, at, fault);
             }
             let answer = store.append(&context, append).await;
             if let Ok(appended) = &answer
@@ -121,14 +133,16 @@ impl Invocations {
                 // Computed again without the events that turned out to be replays. A fault that appears only now is too late to refuse.
                 let is_new =
                     |at: usize| appended.events.get(at).is_some_and(|event| !event.replayed);
-                let limits = Limits { all_bytes: usize::MAX, places: usize::MAX, ..this.limits() };
-                let (values, faults) = this.resolve(&temps, now, limits, is_new);
+                let limits = Limits { all_bytes: usize::MAX, ..limits };
+                let (values, faults) = apply(&temps, &locks, limits, is_new);
                 for (at, fault) in faults {
                     tracing::warn!(at, %fault, "temp: keys of an event stay as they were");
                 }
-                values.into_iter().for_each(|(id, values)| this.set(id, values, now));
+                for (invocation, values) in values {
+                    locks.entry(invocation).and_modify(|held| held.set(values));
+                }
             }
-            drop(held);
+            forget_empty(&mut lock(&table), incarnation, locks);
             answer
         });
         task.await.unwrap_or_else(|error| Err(Error::internal(error)))
@@ -137,54 +151,29 @@ impl Invocations {
     fn limits(&self) -> Limits {
         let held = usize::try_from(self.metrics.temp_bytes.get()).unwrap_or(0);
         let all_bytes = self.max_bytes.saturating_mul(LARGEST).saturating_sub(held);
-        Limits { invocation_bytes: self.max_bytes, all_bytes, places: self.max_count }
+        Limits { invocation_bytes: self.max_bytes, all_bytes }
     }
 
-    /// The new values of the invocations' keys, and the faults of events whose `temp:` keys cannot be changed.
-    fn resolve(
+    /// The keys of an invocation; an error if it has none and the table is full.
+    fn find_or_begin(
         &self,
-        temps: &[(usize, Id, Delta, FieldPath)],
+        incarnation: Incarnation,
+        invocation: &InvocationId,
         now: Time,
-        mut limits: Limits,
-        is_new: impl Fn(usize) -> bool,
-    ) -> (BTreeMap<Id, Values>, Vec<(usize, Error)>) {
-        let (mut all, mut faults, mut written) = (BTreeMap::new(), Vec::new(), 0);
-        let mut table = self.table();
-        if table.len() >= limits.places {
-            self.drop_idle(&mut table, now);
+    ) -> Result<TempEntry, Error> {
+        let (id, mut table) = ((incarnation, invocation.clone()), lock(&self.table));
+        if table.get(&id).is_some_and(|entry| self.is_idle(entry, now)) {
+            table.remove(&id);
         }
-        limits.places = limits.places.saturating_sub(table.len());
-        for (at, id, delta, field) in temps.iter().filter(|(at, ..)| is_new(*at)) {
-            let values = match all.entry(id.clone()) {
-                Entry::Occupied(values) => values.into_mut(),
-                Entry::Vacant(place) => match self.used(&mut table, id, now) {
-                    Some(values) => place.insert(values.clone()),
-                    None if limits.places == 0 => {
-                        faults.push((*at, full()));
-                        continue;
-                    }
-                    None => {
-                        limits.places -= 1;
-                        place.insert(Values::default())
-                    }
-                },
-            };
-            if let Err(fault) = change(values, delta, field, &mut limits, &mut written) {
-                faults.push((*at, fault));
+        if table.len() >= self.max_count && !table.contains_key(&id) {
+            self.drop_idle(&mut table, now);
+            if table.len() >= self.max_count {
+                return Err(full());
             }
         }
-        (all, faults)
-    }
-
-    fn set(&self, id: Id, values: Values, now: Time) {
-        let mut table = self.table();
-        if values.entries.is_empty() {
-            table.remove(&id);
-            return;
-        }
-        let bytes = GaugeShare::new(&self.metrics.temp_bytes, values.bytes);
-        let count = GaugeShare::new(&self.metrics.temp_invocations, 1);
-        table.insert(id, Invocation { values, last_used: now, _bytes: bytes, _count: count });
+        let (values, last_used) = table.entry(id).or_insert_with(|| (self.empty(), now));
+        *last_used = now.max(*last_used);
+        Ok(Arc::clone(values))
     }
 
     /// Adds an invocation's keys, if there is one, to what is visible from its session.
@@ -196,48 +185,42 @@ impl Invocations {
         now: Time,
     ) {
         let (Some(state), Some(invocation)) = (state, invocation) else { return };
-        let id = (incarnation, invocation);
-        let _held = self.locks[lock_of(&id)].lock().await;
-        let mut table = self.table();
-        let values = self.used(&mut table, &id, now);
-        let entries = values.into_iter().flat_map(|values| &values.entries);
+        let values = {
+            let mut table = lock(&self.table);
+            let entry = table.get_mut(&(incarnation, invocation));
+            let used = entry.filter(|entry| !self.is_idle(entry, now));
+            let Some((values, last_used)) = used else { return };
+            *last_used = now.max(*last_used);
+            Arc::clone(values)
+        };
+        let values = values.lock().await;
+        let entries = values.values.entries.iter();
         let entries = entries.map(|(key, value)| (key.clone(), value.clone()));
         state.0.extend(entries.map(|(key, value)| StateEntry { key, value, version: 0 }));
     }
 
-    pub async fn end(&self, incarnation: Incarnation, invocation: InvocationId) {
-        let id = (incarnation, invocation);
-        let _held = self.locks[lock_of(&id)].lock().await;
-        self.table().remove(&id);
+    pub fn end(&self, incarnation: Incarnation, invocation: &InvocationId) {
+        lock(&self.table).remove(&(incarnation, invocation.clone()));
     }
 
     /// Drops the keys of all invocations of a session that is gone.
     pub fn end_session(&self, incarnation: Incarnation) {
-        self.table().retain(|(session, _), _| *session != incarnation);
+        lock(&self.table).retain(|(session, _), _| *session != incarnation);
     }
 
     /// Drops the invocations that have been idle for too long.
     pub fn sweep(&self, now: Time) {
-        self.drop_idle(&mut self.table(), now);
+        self.drop_idle(&mut lock(&self.table), now);
     }
 
     fn drop_idle(&self, table: &mut Table, now: Time) {
-        table.retain(|_, invocation| !self.is_idle(invocation, now));
+        table.retain(|_, entry| !self.is_idle(entry, now));
     }
 
-    fn is_idle(&self, invocation: &Invocation, now: Time) -> bool {
-        invocation.last_used.until(now).as_secs() >= u64::from(self.idle_secs)
-    }
-
-    /// The keys of an invocation, which are used by that.
-    fn used<'t>(&self, table: &'t mut Table, id: &Id, now: Time) -> Option<&'t Values> {
-        let invocation = table.get_mut(id).filter(|it| !self.is_idle(it, now))?;
-        invocation.last_used = now.max(invocation.last_used);
-        Some(&invocation.values)
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Values that a call holds are in use.
+    fn is_idle(&self, (values, last_used): &(TempEntry, Time), now: Time) -> bool {
+        let idle = last_used.until(now).as_secs() >= u64::from(self.idle_secs);
+        idle && Arc::strong_count(values) == 1
     }
 }
 
@@ -246,18 +229,28 @@ struct Limits {
     invocation_bytes: usize,
     /// By which all invocations together may still grow.
     all_bytes: usize,
-    /// Invocations that may have keys.
-    places: usize,
 }
 
 fn full() -> Error {
     Error::Overloaded { what: Bounded::TempInvocations, retry_after_millis: 60_000 }
 }
 
-fn lock_of(id: &Id) -> usize {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish() as usize % LOCKS
+/// The new values of the invocations' keys, and the faults of events whose `temp:` keys cannot be changed.
+fn apply(
+    temps: &[TempDelta],
+    locks: &Locks,
+    mut limits: Limits,
+    is_new: impl Fn(usize) -> bool,
+) -> (BTreeMap<InvocationId, Values>, Vec<(usize, Error)>) {
+    let (mut all, mut faults, mut written) = (BTreeMap::new(), Vec::new(), 0);
+    for (at, invocation, delta, field) in temps.iter().filter(|(at, ..)| is_new(*at)) {
+        let Some(held) = locks.get(invocation) else { continue };
+        let values = all.entry(invocation.clone()).or_insert_with(|| held.values.clone());
+        if let Err(fault) = change(values, delta, field, &mut limits, &mut written) {
+            faults.push((*at, fault));
+        }
+    }
+    (all, faults)
 }
 
 /// Applies the `temp:` part of an event's delta at `field` to an invocation's keys. An error leaves them unchanged.
@@ -283,4 +276,28 @@ fn change(
         };
     }
     Ok(())
+}
+
+/// Has the store refuse an event, unless it is a replay, which the store knows. A replay needs no further invocation.
+fn refuse(append: &mut Append, at: usize, fault: Error) {
+    if let Some(event) = append.events.get_mut(at) {
+        event.refusal.get_or_insert(fault);
+    }
+}
+
+/// Gives back the places of invocations that hold nothing, as after a refusal.
+fn forget_empty(table: &mut Table, incarnation: Incarnation, locks: Locks) {
+    for (invocation, values) in locks {
+        let is_empty = values.values.entries.is_empty();
+        drop(values);
+        let id = (incarnation, invocation);
+        // Another call that holds it is about to fill it, and no call can take hold of it while the table is locked.
+        if is_empty && table.get(&id).is_some_and(|(held, _)| Arc::strong_count(held) == 1) {
+            table.remove(&id);
+        }
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }

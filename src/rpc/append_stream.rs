@@ -139,7 +139,14 @@ impl Pipeline {
     /// Passes an item to the store, unless an earlier one of the same session may still be on its way there.
     ///
     /// The store keeps the order of first polls, so each item is polled here, before the next one is read.
-    async fn start(&mut self, item: Item) {
+    async fn start(&mut self, mut item: Item) {
+        // What a bare id means is read here, so that items keep their order.
+        if let Ok((append, _)) = &mut item.append
+            && matches!(append.session, SessionRef::Bare(..))
+            && let Err(error) = self.handlers.engine.store.resolve(&item.call.context, append).await
+        {
+            item.append = Err(error);
+        }
         if let Ok((append, _)) = &item.append {
             // Sessions of the same id count as one here.
             let (SessionRef::Full(SessionKey { session_id: id, .. }) | SessionRef::Bare(id, _)) =

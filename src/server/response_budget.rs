@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -27,14 +26,20 @@ struct All {
     bytes: AtomicUsize,
     most: usize,
     metrics: ConnectionMetrics,
-    /// By their addresses.
-    connections: Mutex<BTreeMap<usize, Weak<ResponseBytes>>>,
-    /// One thread decides which connection ends. The others go on.
-    deciding: Mutex<()>,
+    connections: Mutex<Connections>,
+    /// The connection that was ended last. The holder of the lock ends the next one; the others do not wait for it.
+    ended: Mutex<Weak<ResponseBytes>>,
+}
+
+#[derive(Default)]
+struct Connections {
+    newest: u64,
+    open: BTreeMap<u64, Weak<ResponseBytes>>,
 }
 
 pub struct ResponseBytes {
     all: Arc<All>,
+    number: u64,
     bytes: AtomicUsize,
     end: OnceLock<AbortHandle>,
 }
@@ -51,40 +56,51 @@ impl ResponseBudget {
     }
 
     fn at_most(most: usize, metrics: &ConnectionMetrics) -> Self {
-        let (bytes, connections, deciding) = Default::default();
+        let (bytes, connections, ended) = Default::default();
         let metrics = metrics.clone();
-        Self(Arc::new(All { bytes, most, metrics, connections, deciding }))
+        Self(Arc::new(All { bytes, most, metrics, connections, ended }))
     }
 
     pub fn connection(&self) -> Arc<ResponseBytes> {
+        let mut connections = self.0.lock();
+        connections.newest += 1;
+        let (all, number) = (Arc::clone(&self.0), connections.newest);
         let (bytes, end) = Default::default();
-        let answers = Arc::new(ResponseBytes { all: Arc::clone(&self.0), bytes, end });
-        self.0.lock().insert(Arc::as_ptr(&answers).addr(), Arc::downgrade(&answers));
+        let answers = Arc::new(ResponseBytes { all, number, bytes, end });
+        connections.open.insert(number, Arc::downgrade(&answers));
         answers
     }
 }
 
 impl All {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Weak<ResponseBytes>>> {
+    fn lock(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the connection that leaves most, unless what the ending ones give back is enough.
     fn end_one(&self) {
-        let Ok(_deciding) = self.deciding.try_lock() else { return };
-        let mut open: Vec<_> = self.lock().values().filter_map(Weak::upgrade).collect();
-        open.retain(|answers| answers.end.get().is_some_and(|end| !end.is_aborted()));
+        let Ok(mut ended) = self.ended.try_lock() else { return };
         let bytes = |answers: &Arc<ResponseBytes>| answers.bytes.load(Relaxed);
-        let Some(largest) = open.iter().max_by_key(|answers| bytes(answers)) else { return };
-        if open.iter().map(bytes).sum::<usize>() <= self.most {
+        let given_back = ended.upgrade().as_ref().map_or(0, bytes);
+        if self.bytes.load(Relaxed).saturating_sub(given_back) <= self.most {
             return;
         }
+        let open: Vec<_> = self.lock().open.values().filter_map(Weak::upgrade).collect();
+        let stays =
+            |answers: &&Arc<ResponseBytes>| answers.end.get().is_some_and(|it| !it.is_aborted());
+        if open.iter().filter(stays).map(bytes).sum::<usize>() <= self.most {
+            return;
+        }
+        let Some(largest) = open.iter().filter(stays).max_by_key(|answers| bytes(answers)) else {
+            return;
+        };
         tracing::warn!(
             bytes = bytes(largest),
             "closing connection: response buffer limit exceeded, largest holder"
         );
         self.metrics.ended.inc();
         largest.end.get().into_iter().for_each(AbortHandle::abort);
+        *ended = Arc::downgrade(largest);
     }
 }
 
@@ -110,7 +126,7 @@ impl ResponseBytes {
 
 impl Drop for ResponseBytes {
     fn drop(&mut self) {
-        self.all.lock().remove(&ptr::from_ref(self).addr());
+        self.all.lock().open.remove(&self.number);
     }
 }
 
@@ -160,7 +176,7 @@ mod tests {
     fn one_thread_decides_and_others_do_not_wait() {
         let budget = ResponseBudget::at_most(100, &Metrics::default().connections);
         let connection = connection(&budget);
-        let deciding = budget.0.deciding.lock().unwrap();
+        let deciding = budget.0.ended.lock().unwrap();
         let _unread = connection.made(101);
         assert_eq!(ended(&[&connection]), [false]);
         drop(deciding);
@@ -187,6 +203,6 @@ mod tests {
         }
         assert_eq!(ended(&[&connection]), [false]);
         drop(connection);
-        assert_eq!((budget.0.bytes.load(Relaxed), budget.0.lock().len()), (0, 0));
+        assert_eq!((budget.0.bytes.load(Relaxed), budget.0.lock().open.len()), (0, 0));
     }
 }

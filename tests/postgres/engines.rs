@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Settings that the proxy hides. CockroachDB does not have the first two.
-const HIDDEN: [&str; 3] = ["enable_hashjoin", "enable_mergejoin", "plan_cache_mode"];
+const HIDDEN: [&str; 4] = ["enable_hashjoin", "enable_mergejoin", "enable_sort", "plan_cache_mode"];
 
 async fn open(proxy: &Proxy, unnamed_statements: bool) -> Arc<dyn Store> {
     let mut options = PostgresOptions::new(&*proxy.url, StoreId([7; 16]));
@@ -49,6 +49,7 @@ async fn settings_of_the_planner_that_an_engine_does_not_have_are_left_out() {
         proxy.plan(|_| None);
         let store = open(&proxy, unnamed_statements).await;
         create_and_append(&store, 1).await;
+        store.read_state(read_state("a/u/s")).await.unwrap();
         store.close().await;
         let set: Vec<_> = proxy.executions().into_iter().map(|it| it.sql).collect();
         let sets = |name: &str| set.iter().any(|sql| sql.contains(&format!("SET {name} = ")));

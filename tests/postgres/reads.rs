@@ -116,10 +116,18 @@ async fn a_hole_in_a_log_ends_a_page_and_is_damage_behind_it() {
     assert!(is_hole(&page(&store, EventSelection { filter, ..everything() }).await));
     assert!(is_hole(&store.read_session(SessionQuery { as_of: Some(6), ..read("a/u/s") }).await));
     assert!(store.read_session(SessionQuery { as_of: Some(4), ..read("a/u/s") }).await.is_ok());
-    assert!(is_hole(&store.read_changes(follow("a/u/s", start)).await));
-    assert!(is_hole(&store.read_changes(follow("a/u", start)).await));
-    assert!(is_hole(&store.list_key_changes(changes("a/u/s", "k")).await));
-    assert!(is_hole(&store.list_key_changes(changes("a/u/s", "user:k")).await));
+    for path in ["a/u/s", "a/u"] {
+        let found = store.read_changes(follow(path, start)).await.unwrap();
+        assert_eq!(found.events.len() + found.changes.len(), if path == "a/u" { 0 } else { 4 });
+        assert!(is_hole(&store.read_changes(follow(path, found.position)).await), "{path}");
+    }
+    for key in ["k", "user:k"] {
+        let found = store.list_key_changes(changes("a/u/s", key)).await.unwrap();
+        let versions: Vec<_> = found.changes.iter().map(|change| change.version).collect();
+        assert_eq!((versions, found.more), (vec![9, 8, 7, 6], true));
+        let behind = sessiond::store::KeyChangeQuery { before: Some(6), ..changes("a/u/s", key) };
+        assert!(is_hole(&store.list_key_changes(behind).await), "{key}");
+    }
     // What is true now does not need the log.
     let state = store.read_state(read_state("a/u/s")).await.unwrap().state;
     assert_eq!(state.to_json().as_str(), r#"{"user:k":9,"k":9}"#);

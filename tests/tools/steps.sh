@@ -56,7 +56,12 @@ step() {
   shift
   printf '\n== %s\n' "$running"
   rm -f "$tmp/reason" "$tmp/counts" "$tmp/output"
-  mkfifo "$tmp/output" || return
+  if ! mkfifo "$tmp/output"; then
+    failed=$((failed + 1))
+    record FAILED ": no pipe in $tmp"
+    running=''
+    return
+  fi
   tee "$tmp/step.log" <"$tmp/output" &
   printer=$!
   "$@" >"$tmp/output" 2>&1

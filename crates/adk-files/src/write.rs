@@ -26,17 +26,19 @@ pub struct FileWriter<'a, W> {
 }
 
 impl<'a, W: Write> FileWriter<'a, W> {
-    /// Of a session with its merged state after the last event. `exact`: with what ADK's form cannot hold.
+    /// Of a session with its merged state after the last event, if that is known. `exact`: with what ADK's form cannot hold.
     pub fn begin(
         to: &'a mut W,
-        (address, state): (&Address, &Json),
+        (address, state): (&Address, Option<&Json>),
         last_event_time: Option<Timestamp>,
         exact: bool,
     ) -> io::Result<Self> {
         writeln!(to, "{{\n\"id\": {},", Json::string(&address.session_id))?;
         writeln!(to, "\"appName\": {},", Json::string(&address.app_name))?;
         writeln!(to, "\"userId\": {},", Json::string(&address.user_id))?;
-        writeln!(to, "\"state\": {state},")?;
+        if let Some(state) = state {
+            writeln!(to, "\"state\": {state},")?;
+        }
         if let Some(time) = last_event_time {
             writeln!(to, "\"lastUpdateTime\": {},", time::format_stamp(time))?;
         }
@@ -135,7 +137,8 @@ mod tests {
         let mut text = Vec::new();
         let state = Json::parse("{ \"n\": 1.00, \"app:x\": [] }".to_owned()).unwrap();
         let last = Some(Timestamp { seconds: 5, nanos: 7 });
-        let mut writer = FileWriter::begin(&mut text, (&address(), &state), last, exact).unwrap();
+        let mut writer =
+            FileWriter::begin(&mut text, (&address(), Some(&state)), last, exact).unwrap();
         for event in events {
             writer.event(event).unwrap();
         }

@@ -14,6 +14,11 @@ impl GaugeShare {
         gauge.add(signed(amount));
         Self { gauge: gauge.clone(), amount }
     }
+
+    pub fn set(&mut self, amount: usize) {
+        self.gauge.add(signed(amount) - signed(self.amount));
+        self.amount = amount;
+    }
 }
 
 impl Drop for GaugeShare {

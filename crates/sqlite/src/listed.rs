@@ -48,6 +48,14 @@ impl Tables {
 
     /// Lets the list indexes follow all events, and `scope_log_user` all changes: the ends of users look at those behind it one by one.
     pub(super) fn follow_events(&self) -> Result<()> {
+        match self.follow(true) {
+            // Lists go on where changes cannot be read.
+            Err(Error::Damaged(..)) => self.follow(false),
+            followed => followed,
+        }
+    }
+
+    fn follow(&self, with_names: bool) -> Result<()> {
         // Before the transaction, because none can be committed after a damaged page.
         let (moved, is_whole) = self.read_moved()?;
         let last = match self.value::<NodeId>("SELECT coalesce(max(id), 0) FROM event", ()) {
@@ -65,11 +73,14 @@ impl Tables {
         };
         let name = "UPDATE scope_log SET is_named = 1
             WHERE id > (SELECT named_through FROM meta WHERE id = 1) AND source_user IS NOT NULL";
-        self.run(name, ())?;
+        if with_names {
+            self.run(name, ())?;
+            let through =
+                "UPDATE meta SET named_through = (SELECT coalesce(max(id), 0) FROM scope_log)";
+            self.run(through, ())?;
+        }
         // Without the last event, lists sort in sessions that need not be.
-        let through = "UPDATE meta SET listed_through = coalesce(?1, listed_through),
-            named_through = (SELECT coalesce(max(id), 0) FROM scope_log)";
-        self.run(through, [last])?;
+        self.run("UPDATE meta SET listed_through = coalesce(?1, listed_through)", [last])?;
         transaction.commit().map_err(driver)
     }
 

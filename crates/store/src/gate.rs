@@ -136,6 +136,18 @@ impl Gate {
         self.limits.flood(principal)
     }
 
+    /// Gives an append its session's full key, which is read if a bare id names it.
+    pub async fn resolve(
+        &self,
+        context: &RequestContext,
+        append: &mut Append,
+    ) -> Result<(), Error> {
+        self.check(context, append)?;
+        let key = in_time(context, self.store.resolve(append.session.clone())).await?;
+        append.session = SessionRef::Full(key);
+        Ok(())
+    }
+
     /// Appends events.
     pub async fn append(
         &self,

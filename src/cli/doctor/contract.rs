@@ -64,24 +64,25 @@ async fn described(
     server: &Server,
     own: &[FileDescriptorProto],
 ) -> Result<Vec<FileDescriptorProto>, Failure> {
-    let requests: Vec<_> = own
-        .iter()
-        .map(|file| ServerReflectionRequest {
+    let mut client = ServerReflectionClient::new(server.channel.clone());
+    let mut files = Vec::new();
+    for file in own {
+        let request = ServerReflectionRequest {
             message_request: Some(MessageRequest::FileByFilename(file.name().to_owned())),
             ..Default::default()
-        })
-        .collect();
-    let mut client = ServerReflectionClient::new(server.channel.clone());
-    let mut answers = client.server_reflection_info(iter(requests)).await?.into_inner();
-    let mut files = Vec::new();
-    loop {
-        let answer = match answers.message().await {
-            // An older server lacks a file, and says no more.
-            Err(status) if status.code() == Code::NotFound => break,
+        };
+        // A stream for each: a file that an older server lacks ends its stream.
+        let answer = match client.server_reflection_info(iter([request])).await {
+            Ok(answers) => answers.into_inner().message().await,
+            Err(status) => Err(status),
+        };
+        let answer = match answer {
+            Err(status) if status.code() == Code::NotFound => continue,
             answer => answer?,
         };
-        let Some(answer) = answer else { break };
-        if let Some(MessageResponse::FileDescriptorResponse(file)) = answer.message_response {
+        if let Some(MessageResponse::FileDescriptorResponse(file)) =
+            answer.and_then(|answer| answer.message_response)
+        {
             let file = file.file_descriptor_proto;
             files.extend(file.iter().filter_map(|it| FileDescriptorProto::decode(&**it).ok()));
         }

@@ -134,8 +134,13 @@ pub async fn session(
     let without = attempts.last().map(|as_of| request(*as_of, true));
     let mut failure = Failure::Failed("nothing to read".to_owned());
     for request in with_state.chain(without) {
+        let is_without = request.without_state;
         match server.sessions().get_session(request).await {
-            Ok(answer) => return Ok(answer.into_inner().session.unwrap_or_default()),
+            Ok(answer) => {
+                let session = answer.into_inner().session.unwrap_or_default();
+                let state_omitted = session.state_omitted || is_without;
+                return Ok(v1::Session { state_omitted, ..session });
+            }
             Err(status) if is_damage(&status) => failure = status.into(),
             Err(status) => return Err(status.into()),
         }

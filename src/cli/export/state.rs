@@ -8,7 +8,7 @@ use crate::{
         args::{JSON_FORM, MAX_PAGE},
         calls::{for_each_event, get_request, retry},
         connect::Server,
-        convert::set_members,
+        convert::{set_members, state_of},
         failure::Failure,
         whole_state::{members_of, state_request, whole_state},
     },
@@ -35,10 +35,11 @@ pub async fn complete(
     }
     // After the state, so that each key which is not as it was at the creation is named.
     let (mut touched, mut last) = (BTreeSet::new(), BTreeMap::new());
+    let uid = session.uid.clone();
     let events = Some(v1::EventSelection { include_rewound: true, ..Default::default() });
     let first = v1::GetSessionRequest { events, without_state: true, ..get_request(&key) };
     let first = retry(async || server.sessions().get_session(first.clone()).await).await?;
-    for_each_event(server, first, events, |event| {
+    let read = for_each_event(server, first, events, |event| {
         let delta = event.state_delta.unwrap_or_default();
         let set = set_members(&delta).into_iter().map(|(key, value)| (key, Some(value)));
         let removed = delta.remove.into_iter().map(|key| (key, None));
@@ -51,10 +52,21 @@ pub async fn complete(
     .await?;
     let (shared, mut own): (BTreeMap<_, _>, BTreeMap<_, _>) =
         members_of(&state).into_iter().partition(|(key, _)| is_shared(key));
-    own.retain(|key, _| !touched.contains(key));
-    for key in touched {
-        let value = value_at_creation(server, &scope, &key).await?;
-        own.extend(value.map(|value| (key, value)));
+    if created.state_omitted {
+        own.retain(|key, _| !touched.contains(key));
+        for key in touched {
+            let value = value_at_creation(server, &scope, &key).await?;
+            own.extend(value.map(|value| (key, value)));
+        }
+    } else {
+        let members = Json::from_stored(state_of(created).to_owned()).members().into_iter();
+        own = members.filter(|(key, _)| !is_shared(key)).collect();
+    }
+    let now = v1::GetSessionRequest { without_state: true, ..get_request(&key) };
+    let now = retry(async || server.sessions().get_session(now.clone()).await).await?;
+    let same = |it: &v1::Session| it.uid == uid;
+    if !same(&read) || !now.session.as_ref().is_some_and(same) {
+        return Err(changed());
     }
     for (session, last) in [(created, BTreeMap::new()), (session, last)] {
         for (key, value) in last {

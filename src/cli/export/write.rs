@@ -36,7 +36,7 @@ pub async fn whole(
     let created = v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() };
     let mut created = get(created).await?.into_inner().session.unwrap_or_default();
     state::complete(server, &mut session, &mut created).await?;
-    warn(session.state_omitted, &session.damaged_keys);
+    warn(false, &session.damaged_keys);
     let last = session.last_sequence;
     let mut writer = begin(to, &session, exact)?;
     if last > 0 {
@@ -45,7 +45,10 @@ pub async fn whole(
         let first = v1::GetSessionRequest { as_of_sequence, events, without_state: true, ..now };
         let first = get(first).await?.into_inner();
         let each = |event| Ok(writer.event(&file_event(event))?);
-        for_each_event(server, first, events, each).await?;
+        let read = for_each_event(server, first, events, each).await?;
+        if read.uid != session.uid {
+            return Err(state::changed());
+        }
     }
     if writer.events() as i64 != last {
         return Err(state::changed());
@@ -82,7 +85,7 @@ pub async fn readable(
         Err(Failure::Refused(status)) if damage::is_damage(&status) => {}
         completed => completed?,
     }
-    warn(session.state_omitted, &session.damaged_keys);
+    warn(false, &session.damaged_keys);
     let mut writer = begin(to, &session, exact)?;
     let each = |event: v1::Event| {
         let rewound = !visible.contains(event.sequence.cast_unsigned());
@@ -109,8 +112,11 @@ fn begin<'a, W: Write>(
     exact: bool,
 ) -> Result<FileWriter<'a, W>, Failure> {
     let address = address_of(session.key.clone().unwrap_or_default());
-    let state = Json::from_stored(state_of(session).to_owned());
-    Ok(FileWriter::begin(to, (&address, &state), session.last_event_time, exact)?)
+    let state = (!session.state_omitted).then(|| Json::from_stored(state_of(session).to_owned()));
+    if state.is_none() {
+        tell("warning: the state cannot be read and is left out. An import adds up the events");
+    }
+    Ok(FileWriter::begin(to, (&address, state.as_ref()), session.last_event_time, exact)?)
 }
 
 fn end<W: Write>(

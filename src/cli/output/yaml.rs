@@ -25,7 +25,11 @@ fn value(json: &Json, depth: usize, to: &mut String) {
         _ => json.items().into_iter().map(|item| ("-".to_owned(), item)).collect(),
     };
     if children.is_empty() {
-        let text = json.decoded().map_or_else(|| json.to_string(), |text| scalar(&text));
+        let text = match json.json_type() {
+            JsonType::Object => "{}".to_owned(),
+            JsonType::Array => "[]".to_owned(),
+            _ => json.decoded().map_or_else(|| json.to_string(), |text| scalar(&text)),
+        };
         return to.push_str(&format!(" {text}\n"));
     }
     to.push('\n');

@@ -44,8 +44,9 @@ const LIST_BYTES: usize = 1500;
 /// Bytes of a violation's field: a path of the contract with a quoted key in it.
 const FIELD_BYTES: usize = 160;
 
-/// Bytes of a violation's description.
+/// Bytes of a violation's description, at most, and however many violations there are.
 const DESCRIPTION_BYTES: usize = 300;
+const DESCRIPTION_BYTES_LEAST: usize = 10;
 
 /// Bytes of tags and lengths of an entry of metadata, and of a violation with its reason.
 const ENTRY_OVERHEAD_BYTES: usize = 10;
@@ -210,11 +211,18 @@ fn filled(template: &str, metadata: &[(&str, String)]) -> String {
 
 /// The fields at fault that `budget` allows, then how many there are more.
 fn field_violations(violations: &[Violation], budget: usize) -> Vec<FieldViolation> {
-    let named = violations.iter().take(VIOLATIONS).map(|violation| FieldViolation {
-        field: truncated(&violation.field, FIELD_BYTES, str::len),
-        description: truncated(&violation.message, DESCRIPTION_BYTES, str::len),
-        reason: violation.reason.as_str().to_owned(),
-        localized_message: None,
+    // Fields come before descriptions, which share what the fields leave.
+    let share = budget / violations.len().clamp(1, VIOLATIONS);
+    let named = violations.iter().take(VIOLATIONS).map(|violation| {
+        let field = truncated(&violation.field, FIELD_BYTES, str::len);
+        let left = share.saturating_sub(field.len() + VIOLATION_OVERHEAD_BYTES);
+        let left = left.clamp(DESCRIPTION_BYTES_LEAST, DESCRIPTION_BYTES);
+        FieldViolation {
+            description: truncated(&violation.message, left, str::len),
+            reason: violation.reason.as_str().to_owned(),
+            field,
+            localized_message: None,
+        }
     });
     let bytes =
         |it: &FieldViolation| it.field.len() + it.description.len() + VIOLATION_OVERHEAD_BYTES;

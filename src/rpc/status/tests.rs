@@ -248,7 +248,10 @@ fn at_most_twenty_violations_are_named_and_the_rest_is_counted() {
         Violation::new(
             Path::REQUEST.field("event.state_delta.operations").index(at).field("increment"),
             Reason::MissingField,
-            "The increment has no amount. Set by or by_double.",
+            format!(
+                "The increment has no amount. Set by or by_double. {}",
+                "It is long. ".repeat(20)
+            ),
         )
     };
     let status = status(&Error::Invalid((0..25).map(violation).collect()), "r-1");

@@ -125,9 +125,12 @@ impl Begun {
                 }
                 break;
             }
-            while at > from && scanned < PAGE_SCANNED {
+            // A piece at least, however many names the snapshot has: each step gets on.
+            while at > from {
                 for row in log::changes(rows, node, (from, at), None, true).await? {
                     at = row.version - 1;
+                    // With the page, so that a step that is repeated goes on from here.
+                    *left = Some(at);
                     scanned += 1;
                     if let Some(change) = change(key, row, own.as_ref())
                         && !page.put(change, budget)
@@ -135,11 +138,11 @@ impl Begun {
                         return Ok(true);
                     }
                 }
+                if at > from && scanned >= PAGE_SCANNED {
+                    return Ok(false);
+                }
             }
-            *left = match at > from {
-                true => Some(at),
-                false => earlier.map(|(_, version)| version).filter(|at| life.has(*at)),
-            };
+            *left = earlier.map(|(_, version)| version).filter(|at| life.has(*at));
         }
         Ok(true)
     }

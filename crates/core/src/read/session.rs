@@ -83,9 +83,10 @@ pub async fn merged_as_of<R: Rows>(
         }
         match merged(rows, std::slice::from_ref(node)).await {
             // The log has it as well. If that cannot be read, perhaps because of the damage, the damage is the error.
-            Err(damage @ Error::Damaged(..)) => {
-                entries_as_of(rows, node, base, at).await.map_err(|_| damage)
-            }
+            Err(damage @ Error::Damaged(..)) => match entries_as_of(rows, node, base, at).await {
+                Err(Error::Damaged(..)) => Err(damage),
+                past => past,
+            },
             now => Ok(now?.0),
         }
     });

@@ -25,7 +25,8 @@ const DURABLE: &str = "synchronous_commit = on";
 
 /// Settings of PostgreSQL's planner, for engines that have them. Tables grow faster than the planner's figures of them: its guesses must
 /// not make it read a table whole.
-const PLANNER: [(&str, &str); 5] = [
+const PLANNER: [(&str, &str); 6] = [
+    (STEADY, "off"),
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
@@ -33,10 +34,9 @@ const PLANNER: [(&str, &str); 5] = [
     ("jit", "off"),
 ];
 
-/// Begins a transaction that sees one point in time. Its rows come in the order of an index, and only ties are sorted, however few rows
-/// the planner expects. A transaction that locks would read a whole index for the order of a few rows.
-const BEGIN_SNAPSHOT: &str =
-    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_sort = off";
+/// Off in transactions that see one point in time: rows come in the order of an index, and only ties are sorted, however few rows the
+/// planner expects. A transaction that locks would read a whole index for the order of a few rows.
+const STEADY: &str = "enable_sort";
 
 /// Time that the end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -50,6 +50,8 @@ pub(in super::super) struct Connection {
     prepared: Option<Mutex<HashMap<Box<str>, Statement>>>,
     /// Executed with the beginning of each transaction, if nothing can be kept.
     settings: String,
+    /// Begins a transaction that sees one point in time.
+    begin_snapshot: String,
     /// An error showed it, which is sooner than the client sees it.
     lost: AtomicBool,
     /// An error of the transaction says that another attempt may succeed.
@@ -69,18 +71,25 @@ impl Connection {
         let driver = AbortOnDropHandle::new(driver);
         // A transaction whose client is gone may not keep its locks either.
         let limits = ["statement_timeout", "idle_in_transaction_session_timeout"];
-        let mut settings = known(&client).await?;
+        let is_steady = |setting: &String| setting.starts_with(STEADY);
+        let (steady, mut settings): (Vec<_>, Vec<_>) =
+            known(&client).await?.into_iter().partition(is_steady);
         settings.push(DURABLE.to_owned());
         settings.extend(limits.map(|limit| format!("{limit} = {statement_timeout_millis}")));
+        let local = |settings: &[String]| -> String {
+            settings.iter().map(|it| format!("; SET LOCAL {it}")).collect()
+        };
         let (prepared, settings) = if unnamed_statements {
-            (None, settings.iter().map(|it| format!("; SET LOCAL {it}")).collect())
+            (None, local(&settings))
         } else {
             client.batch_execute(&format!("SET {}", settings.join("; SET "))).await?;
             (Some(Mutex::default()), String::new())
         };
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        let begin_snapshot = format!("{begin}{}{settings}", local(&steady));
         let driver = driver.detach();
         let (lost, again) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { client, driver, prepared, settings, lost, again, metrics })
+        Ok(Self { client, driver, prepared, settings, begin_snapshot, lost, again, metrics })
     }
 
     /// Ends the connection, and waits until the database has been told.
@@ -157,7 +166,7 @@ impl Connection {
 
     /// Begins a transaction that sees one point in time.
     pub(in super::super) async fn begin_snapshot(&self) -> Result<()> {
-        self.batch(&format!("{BEGIN_SNAPSHOT}{}", self.settings)).await
+        self.batch(&self.begin_snapshot).await
     }
 
     pub(in super::super) async fn commit(&self) -> Result<()> {
