@@ -152,7 +152,7 @@ CREATE TABLE scope_log (
     removed TEXT, set_json TEXT,
     PRIMARY KEY (app_name, user_id, version)
 );
-CREATE INDEX scope_log_user ON scope_log (app_name, source_user);
+CREATE INDEX scope_log_user ON scope_log (app_name, source_user, version);
 
 -- A node's keys at a version, as three arrays of the same length. A key that was removed has no value, and the version that did it.
 CREATE TABLE snapshot (

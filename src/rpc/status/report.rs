@@ -212,7 +212,7 @@ fn filled(template: &str, metadata: &[(&str, String)]) -> String {
 /// The fields at fault that `budget` allows, then how many there are more.
 fn field_violations(violations: &[Violation], budget: usize) -> Vec<FieldViolation> {
     // Fields come before descriptions, which share what the fields leave.
-    let share = budget / violations.len().clamp(1, VIOLATIONS);
+    let share = (budget - VIOLATION_OVERHEAD_BYTES) / violations.len().clamp(1, VIOLATIONS);
     let named = violations.iter().take(VIOLATIONS).map(|violation| {
         let field = truncated(&violation.field, FIELD_BYTES, str::len);
         let left = share.saturating_sub(field.len() + VIOLATION_OVERHEAD_BYTES);

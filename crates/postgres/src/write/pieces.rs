@@ -148,15 +148,16 @@ async fn purge_rows(
 }
 
 /// Removes the name of a user from some of the changes of its application, and some of the scope's requests. A planner without statistics
-/// would join each row of the application's log with each that is found, so there is no join.
+/// would join each row of the application's log with each that is found, so there is no join: a piece is a range of the index.
 async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
     let Some(node) = Node::wide(scope) else { return Ok(()) };
     let update = format!(
         "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
              source_session = NULL, source_sequence = NULL
-         WHERE app_name = $1 AND user_id = '' AND version = ANY(ARRAY(
-             SELECT version FROM scope_log
-             WHERE app_name = $1 AND source_user = $2 LIMIT {PURGED_ROWS}))"
+         WHERE app_name = $1 AND source_user = $2 AND version <= (
+             SELECT max(version) FROM (
+                 SELECT version FROM scope_log WHERE app_name = $1 AND source_user = $2
+                 ORDER BY version LIMIT {PURGED_ROWS}) piece)"
     );
     Columns::new(update).text(&node.app_name).text(&node.user_id).all(connection).await?;
     let delete = format!(
