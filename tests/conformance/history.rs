@@ -186,3 +186,12 @@ pub async fn history_and_past_agree(fixture: &mut Fixture) {
         }
     }
 }
+
+/// A step of a read looks at 20,000 rows, and the snapshot alone has as many.
+pub async fn history_gets_on_however_many_names_a_snapshot_has(fixture: &mut Fixture) {
+    let names: Vec<String> = (0..20_000).map(|at| format!("k{at}")).collect();
+    let state: Vec<_> = names.iter().map(|name| (name.as_str(), "0")).collect();
+    fixture.new_session("a/u/s", &state).await;
+    fixture.put("a/u/s", "1", set(&[("k7", "1")])).await;
+    assert_eq!(history(fixture, "a/u/s", "k7").await, ["1 agent@1000 s.1: 1", "0 @1000: 0"]);
+}

@@ -212,6 +212,7 @@ suite! {
     history {
         every_change_is_listed_newest_first,
         history_is_read_in_pages,
+        history_gets_on_however_many_names_a_snapshot_has,
         history_names_the_incarnation,
         shared_history_outlives_the_sessions_that_made_it,
         a_fork_has_the_history_of_copied_events,
