@@ -62,10 +62,8 @@ pub async fn complete(
         let members = Json::from_stored(state_of(created).to_owned()).members().into_iter();
         own = members.filter(|(key, _)| !is_shared(key)).collect();
     }
-    let now = v1::GetSessionRequest { without_state: true, ..get_request(&key) };
-    let now = retry(async || server.sessions().get_session(now.clone()).await).await?;
-    let same = |it: &v1::Session| it.uid == uid;
-    if !same(&read) || !now.session.as_ref().is_some_and(same) {
+    // All that was read by address is of one life of the session.
+    if read.uid != uid || uid_of(server, &key).await? != uid {
         return Err(changed());
     }
     for (session, last) in [(created, BTreeMap::new()), (session, last)] {
@@ -84,6 +82,12 @@ pub async fn complete(
         }
     }
     Ok(())
+}
+
+async fn uid_of(server: &Server, key: &v1::SessionKey) -> Result<String, Failure> {
+    let request = v1::GetSessionRequest { without_state: true, ..get_request(key) };
+    let answer = retry(async || server.sessions().get_session(request.clone()).await).await?;
+    Ok(answer.session.unwrap_or_default().uid)
 }
 
 /// The value of one of the session's own keys before its first event.
