@@ -22,6 +22,8 @@ pub fn progress_bar(label: &str, total: Option<u64>) -> ProgressBar {
         bar.set_style(style.progress_chars("=> "));
     }
     if total.is_none() {
+        // Also shows work that ends before the first tick.
+        bar.tick();
         bar.enable_steady_tick(TICK);
     }
     bar
