@@ -1,6 +1,11 @@
 //! The kernel alone, over rows that tests write down: one application, one user, and at most one session.
 
-use std::collections::{BTreeMap, HashMap};
+mod faults;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use super::*;
 use crate::{
@@ -17,6 +22,9 @@ struct Written {
     events: BTreeMap<Sequence, Event>,
     changes: [BTreeMap<Version, ScopeLogRow>; 2],
     snapshots: [BTreeMap<Version, Past>; 3],
+    markers_are_damaged: bool,
+    /// The first read of this change fails.
+    lost: AtomicU64,
 }
 
 fn text(value: &str) -> Json {
@@ -203,6 +211,9 @@ impl Rows for Written {
     }
 
     async fn markers(&self, _: &Node, up_to: Sequence) -> Result<Vec<Marker>, Error> {
+        if self.markers_are_damaged {
+            return Err(Error::damaged(Damage::Log, "a marker"));
+        }
         let marker =
             |event: &Event| Some(Marker { sequence: event.sequence, to: event.rewind_to? });
         Ok(self.events.range(..=up_to).filter_map(|(_, event)| marker(event)).collect())
@@ -223,6 +234,10 @@ impl Rows for Written {
         except: Option<Incarnation>,
         _: usize,
     ) -> Result<Vec<ScopeLogRow>, Error> {
+        if wanted.contains(&self.lost.load(Ordering::Relaxed)) {
+            self.lost.store(0, Ordering::Relaxed);
+            return Err(Error::internal("lost"));
+        }
         let row = |at: &Version| match node.kind() {
             ScopeKind::Session => self.events.get(at).map(ScopeLogRow::from),
             kind => self.changes[kind as usize].get(at).cloned(),
@@ -353,18 +368,6 @@ fn a_watch_page_has_events_first_and_what_others_left_newest() {
     let gone = Position { incarnation: Incarnation(6), ..position };
     let found = written.of(WatchQuery { position: gone, ..query }).map(|page| page.complete);
     assert_eq!(found, Err(Error::not_found(&key())));
-}
-
-#[test]
-fn damage_ends_a_page_and_begins_the_next() {
-    let mut written = Written::events((1..=5).map(|at| event(at, None, &[])));
-    written.events.remove(&4);
-    let page = written.page(EventSelection::default()).unwrap();
-    assert_eq!(sequences(&page), [1, 2, 3]);
-    let Rest { after, up_to } = page.rest.unwrap();
-    let rest = written.page(EventSelection { after, up_to, ..EventSelection::default() });
-    let missing = Error::damaged(Damage::Log, "position 4 is missing");
-    assert_eq!(rest, Err(missing));
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! Damage, and reads that are repeated.
+
+use super::*;
+
+#[test]
+fn damage_ends_a_page_and_begins_the_next() {
+    let mut written = Written::events((1..=5).map(|at| event(at, None, &[])));
+    written.events.remove(&4);
+    let page = written.page(EventSelection::default()).unwrap();
+    assert_eq!(sequences(&page), [1, 2, 3]);
+    let Rest { after, up_to } = page.rest.unwrap();
+    let rest = written.page(EventSelection { after, up_to, ..EventSelection::default() });
+    let missing = Error::damaged(Damage::Log, "position 4 is missing");
+    assert_eq!(rest, Err(missing));
+}
+
+#[test]
+fn a_watch_shows_no_event_without_the_markers() {
+    let events = (1..=3).map(|at| event(at, None, &[])).chain([event(4, Some(1), &[])]);
+    let mut written = Written::events(events);
+    let position =
+        Position { incarnation: Incarnation(7), sequence: 0, versions: ScopeVersions::default() };
+    let scope = Scope::Session(key());
+    let query = WatchQuery { scope, position, max_items: 9, max_bytes: usize::MAX };
+    let hidden = |page: &WatchPage| page.events.iter().filter(|event| event.rewound).count();
+    // The marker as well.
+    assert_eq!(hidden(&written.of(query.clone()).unwrap()), 3);
+    written.markers_are_damaged = true;
+    let found = written.of(query).map(|page| page.events.len());
+    assert_eq!(found, Err(Error::damaged(Damage::Log, "a marker")));
+}
+
+/// As after a lost connection.
+#[test]
+fn a_step_of_a_history_that_is_repeated_goes_on_where_it_was() {
+    let written = Written::events((1..=600).map(|at| event(at, None, &[("k", "1")])));
+    written.lost.store(300, Ordering::Relaxed);
+    let query = KeyChangeQuery {
+        scope: Scope::Session(key()),
+        key: StateKey::from_stored("k"),
+        before: None,
+        max_items: usize::MAX,
+        max_bytes: usize::MAX,
+    };
+    let mut read = HistoryRead::from(query);
+    assert!(finish(read.step(&written)).is_err());
+    let page = finish(read.step(&written)).unwrap().unwrap();
+    let versions: Vec<Version> = page.changes.iter().map(|change| change.version).collect();
+    assert_eq!(versions, (1..=600).rev().collect::<Vec<_>>());
+}
