@@ -22,6 +22,8 @@ use crate::{
 
 /// The wait after an error, so that a server that is down is not flooded.
 const AFTER_ERROR: Duration = Duration::from_millis(10);
+/// The slowest latency that is kept exactly. Latencies are microseconds with three significant digits.
+const SLOWEST_MICROS: u64 = 60_000_000;
 
 #[expect(clippy::disallowed_methods, reason = "the client's one use of the monotonic clock")]
 pub fn instant() -> Instant {
@@ -60,8 +62,9 @@ pub struct Results {
 
 impl Default for Results {
     fn default() -> Self {
-        #[expect(clippy::expect_used, reason = "the crate takes up to five digits")]
-        let latencies = Histogram::new(3).expect("three significant digits");
+        let latencies = Histogram::new_with_bounds(1, SLOWEST_MICROS, 3);
+        #[expect(clippy::expect_used, reason = "the bounds are constants that the crate takes")]
+        let latencies = latencies.expect("bounds are in order");
         Self { latencies, errors: 0, first_error: None }
     }
 }
@@ -229,6 +232,15 @@ mod tests {
         let round = round(Some(3600), None);
         assert!(round.take(round.started));
         assert!(!round.take(round.started + Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn latencies_are_kept_up_to_the_bound() {
+        let mut results = Results::default();
+        results.add(Ok(Duration::from_millis(30)));
+        assert!((30_000..30_100).contains(&results.latencies.max()));
+        results.add(Ok(Duration::from_secs(3600)));
+        assert!((SLOWEST_MICROS..SLOWEST_MICROS * 2).contains(&results.latencies.max()));
     }
 
     #[test]
