@@ -20,7 +20,7 @@ async fn a_change_is_resumed_behind_wherever_it_was_cut(service: &Service) {
     service.create_session(create("s1", "")).await.unwrap();
     service.create_session(create("s2", "")).await.unwrap();
     let mut last = cursor(service, session_scope("s1")).await;
-    // Changes of both wider scopes, made in turn, some with several keys.
+    // Changes of both shared scopes, made in turn, some with several keys.
     for at in 0..60 {
         let state = json!({format!("user:k{at}"): at, format!("app:k{at}"): at, "app:last": at});
         service.append_event(append("s2", setting(&state.to_string()))).await.unwrap();

@@ -70,7 +70,7 @@ async fn state_is_read_from_every_scope_with_every_field(service: &Service) {
         service.get_state(request.clone()).await.unwrap();
     assert!(matches!(state_form, Some(get_state_response::StateForm::StateJson(_))));
     assert!(!state_rounded);
-    // Creation raised both wider scopes to 1, the event the user's to 2; own keys bear sequences.
+    // Creation raised both shared scopes to 1, the event the user's to 2; own keys bear sequences.
     let mut versions: Vec<_> = versions.into_iter().collect();
     versions.sort();
     let wanted = [("app:a", 1), ("app:b", 1), ("own", 0), ("own2", 1), ("user:u", 2)];

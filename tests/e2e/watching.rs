@@ -109,7 +109,7 @@ impl Watching {
         }
     }
 
-    /// The next message, which has to be a change of a wider scope: what it sets and what it removes.
+    /// The next message, which has to be a change of a shared scope: what it sets and what it removes.
     pub async fn change(&mut self) -> (Value, Vec<String>) {
         match self.next().await {
             Kind::StateChange(change) => {

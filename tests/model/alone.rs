@@ -9,7 +9,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use sessiond::{
-    commit::{Answer, ChangeSet, Fork, Loaded, Needs, Refusal, Request, decide, needs},
+    commit::{Answer, ChangeSet, Fork, ReadSet, Refusal, Request, WorkingSet, decide, read_set},
     domain::{error::Error, session::Incarnation, time::Time},
 };
 
@@ -79,7 +79,7 @@ pub struct Alone {
     now: Time,
     keep: bool,
     /// Kept from group to group.
-    kept: Option<Loaded>,
+    kept: Option<WorkingSet>,
     forks: Vec<Copying>,
     groups: usize,
     /// Accepted, refused, loaded again.
@@ -167,9 +167,9 @@ impl Alone {
 
     /// Loads, decides and applies a group. Returns the request that has to be loaded again, and those behind it.
     fn commit(&mut self, mut group: Vec<Work>) -> Vec<Work> {
-        let needed: Vec<Needs<'_>> = group.iter().map(|work| needs(&work.request)).collect();
+        let needed: Vec<ReadSet<'_>> = group.iter().map(|work| read_set(&work.request)).collect();
         let mut loaded =
-            self.kept.take().unwrap_or_else(|| Loaded::new(self.now, self.tables.next_id));
+            self.kept.take().unwrap_or_else(|| WorkingSet::new(self.now, self.tables.next_id));
         loaded.now = self.now;
         let busy: Vec<Incarnation> =
             self.forks.iter().map(|copying| copying.fork.target_incarnation).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sessiond::{
-    commit::{ChangeSet, Loaded, Mode, Needs, ScopeChange, ScopeKey, ScopeState},
+    commit::{ChangeSet, Mode, ReadSet, ScopeChange, ScopeKey, ScopeState, WorkingSet},
     domain::{event::Changes, json::Json, scope::StateKey, session::Incarnation},
 };
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The change set of a group, before it is applied.
-pub fn change_set(tables: &Tables, changes: &ChangeSet, needs: &[Needs<'_>]) {
+pub fn change_set(tables: &Tables, changes: &ChangeSet, needs: &[ReadSet<'_>]) {
     let mut last: BTreeMap<Incarnation, u64> = BTreeMap::new();
     for row in &changes.events {
         let stored = tables.events(row.incarnation).count() as u64;
@@ -80,8 +80,8 @@ fn changed_keys(changes: &Changes) -> Vec<StateKey> {
     set.chain(changes.remove.iter().cloned()).collect()
 }
 
-/// `Loaded` equals the tables after the decisions, and after their changes were applied.
-pub fn loaded(tables: &Tables, loaded: &Loaded) {
+/// `WorkingSet` equals the tables after the decisions, and after their changes were applied.
+pub fn loaded(tables: &Tables, loaded: &WorkingSet) {
     for (key, incarnation) in &loaded.addresses {
         assert_eq!(tables.incarnation(key), *incarnation, "{key:?}");
     }

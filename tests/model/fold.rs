@@ -16,7 +16,7 @@ use sessiond::{
 use sessiond_test_support::requests::everything;
 
 use crate::{
-    history::{KEYS, WIDE},
+    history::{KEYS, SHARED},
     observe::{Observer, every_event, live_sessions},
     requests::scope,
 };
@@ -26,7 +26,7 @@ type Fold = BTreeMap<StateKey, (Json, Version)>;
 
 /// Compares every fold with the state that the store answers.
 pub async fn check(observer: &Observer) {
-    for path in WIDE {
+    for path in SHARED {
         wide(observer, scope(path)).await;
     }
     for key in live_sessions(observer).await {
@@ -194,7 +194,7 @@ impl Logs {
         folded.collect()
     }
 
-    /// Checks that an event's changes of wider scopes are in their logs, under the versions that it left.
+    /// Checks that an event's changes of shared scopes are in their logs, under the versions that it left.
     fn hold(&self, event: &Event) {
         for (key, value) in changed(&event.changes) {
             let version = match key.scope() {

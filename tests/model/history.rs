@@ -15,7 +15,7 @@ const SESSIONS: [&str; 6] = ["a/u/s", "a/u/t", "a/u/f", "a/u/%_'\"é\u{1}", "a/v
 const FORKS: [&str; 4] = ["t", "f", "%_'\"é\u{1}", "s"];
 
 /// The applications and the users.
-pub const WIDE: [&str; 5] = ["a", "b", "a/u", "a/v", "b/u"];
+pub const SHARED: [&str; 5] = ["a", "b", "a/u", "a/v", "b/u"];
 
 /// Every key. The last letter tells the type that it mostly holds: a number, a list, an object, or anything.
 pub const KEYS: [&str; 8] = ["n", "l", "K%", "app:n", "app:l", "app:", "user:n", "user:o"];
@@ -193,7 +193,7 @@ fn write() -> impl Strategy<Value = Write> {
     let rewind = (session(), sequence(), 0..10u8, guard())
         .prop_map(|(at, to, id, guard)| Write::Rewind { at, to, id, guard });
     let update_state =
-        (select(&WIDE[..]), delta(), guard(), ask()).prop_map(|(at, mut delta, guard, ask)| {
+        (select(&SHARED[..]), delta(), guard(), ask()).prop_map(|(at, mut delta, guard, ask)| {
             // Only what the scope may change.
             let user = at.contains('/');
             let seen = |key: &StateKey| {

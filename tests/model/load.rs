@@ -1,7 +1,7 @@
 //! Loads exactly the rows that requests need: a row that no need names is missing for the decision.
 
 use sessiond::{
-    commit::{Address, Loaded, Needs, ScopeKey, ScopeState, SessionState},
+    commit::{Address, ReadSet, ScopeKey, ScopeState, SessionState, WorkingSet},
     domain::{
         id::{AppName, UserId},
         scope::{Scope, ScopeKind, SessionKey},
@@ -12,14 +12,14 @@ use sessiond::{
 use crate::tables::Tables;
 
 /// Adds the rows that `loaded` lacks. The decisions since then have kept the others up to date.
-pub fn load(tables: &Tables, loaded: &mut Loaded, needs: &[Needs<'_>], busy: &[Incarnation]) {
+pub fn load(tables: &Tables, loaded: &mut WorkingSet, needs: &[ReadSet<'_>], busy: &[Incarnation]) {
     for needs in needs {
         let key = match needs.address {
             Some(Address::Session(key)) => {
                 address(tables, loaded, key);
                 Some(key.clone())
             }
-            Some(Address::Wide(scope)) => {
+            Some(Address::Shared(scope)) => {
                 wide(tables, loaded, scope, needs);
                 None
             }
@@ -38,7 +38,7 @@ pub fn load(tables: &Tables, loaded: &mut Loaded, needs: &[Needs<'_>], busy: &[I
 }
 
 /// An address with the head of the session that has it, expired or not.
-fn address(tables: &Tables, loaded: &mut Loaded, key: &SessionKey) {
+fn address(tables: &Tables, loaded: &mut WorkingSet, key: &SessionKey) {
     let found = tables.incarnation(key);
     loaded.addresses.insert(key.clone(), found);
     let Some(incarnation) = found.filter(|found| !loaded.sessions.contains_key(found)) else {
@@ -53,7 +53,7 @@ fn address(tables: &Tables, loaded: &mut Loaded, key: &SessionKey) {
     loaded.sessions.insert(incarnation, session);
 }
 
-fn session(tables: &Tables, loaded: &mut Loaded, key: &SessionKey, needs: &Needs<'_>) {
+fn session(tables: &Tables, loaded: &mut WorkingSet, key: &SessionKey, needs: &ReadSet<'_>) {
     if let Some(target) = needs.target {
         address(tables, loaded, &SessionKey { session_id: target.clone(), ..key.clone() });
     }
@@ -76,7 +76,7 @@ fn session(tables: &Tables, loaded: &mut Loaded, key: &SessionKey, needs: &Needs
     loaded.forks.extend(needs.fork.filter(|fork| tables.tombstones.contains(fork)));
 }
 
-fn wide(tables: &Tables, loaded: &mut Loaded, scope: &Scope, needs: &Needs<'_>) {
+fn wide(tables: &Tables, loaded: &mut WorkingSet, scope: &Scope, needs: &ReadSet<'_>) {
     scopes(tables, loaded, scope.app_name(), scope.user_id(), None, needs);
     let own = match scope.user_id() {
         None => ScopeKey::Application(scope.app_name().clone()),
@@ -85,7 +85,7 @@ fn wide(tables: &Tables, loaded: &mut Loaded, scope: &Scope, needs: &Needs<'_>) 
     request(tables, loaded, own, needs);
 }
 
-fn request(tables: &Tables, loaded: &mut Loaded, scope: ScopeKey, needs: &Needs<'_>) {
+fn request(tables: &Tables, loaded: &mut WorkingSet, scope: ScopeKey, needs: &ReadSet<'_>) {
     let Some(id) = needs.request_id else { return };
     let known = tables.requests.iter().find(|row| row.scope == scope && row.id == *id);
     loaded.requests.insert((scope, id.clone()), known.map(|row| row.fingerprint));
@@ -93,11 +93,11 @@ fn request(tables: &Tables, loaded: &mut Loaded, scope: ScopeKey, needs: &Needs<
 
 fn scopes(
     tables: &Tables,
-    loaded: &mut Loaded,
+    loaded: &mut WorkingSet,
     app: &AppName,
     user: Option<&UserId>,
     incarnation: Option<Incarnation>,
-    needs: &Needs<'_>,
+    needs: &ReadSet<'_>,
 ) {
     for kind in ScopeKind::ALL {
         let key = match (kind, user, incarnation) {

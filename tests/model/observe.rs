@@ -20,7 +20,7 @@ use sessiond::{
 use sessiond_test_support::requests::{everything, sessions};
 
 use crate::{
-    history::{KEYS, WIDE},
+    history::{KEYS, SHARED},
     requests::{Names, labels, scope},
 };
 
@@ -51,7 +51,7 @@ pub async fn observe(observer: &mut Observer, round: usize) -> Vec<String> {
         history_of(observer, &mut seen, Scope::Session(key.clone())).await;
         follow(observer, &mut seen, Scope::Session(key), round).await;
     }
-    for path in WIDE {
+    for path in SHARED {
         history_of(observer, &mut seen, scope(path)).await;
         follow(observer, &mut seen, scope(path), round).await;
     }

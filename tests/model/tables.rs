@@ -18,7 +18,7 @@ use sessiond::{
 
 #[derive(Default)]
 pub struct Tables {
-    /// The next number that `Loaded` gives out.
+    /// The next number that `WorkingSet` gives out.
     pub next_id: u64,
     pub sessions: Vec<SessionRow>,
     /// Own state of sessions as they were created.

@@ -19,7 +19,7 @@ use crate::{
 /// No look at versions: its statements would be among those of the writes.
 const NEVER: Duration = Duration::from_secs(86_400);
 
-/// A store whose connections go through a proxy, and the event that its session and wider scopes count.
+/// A store whose connections go through a proxy, and the event that its session and shared scopes count.
 struct Faulty {
     store: Arc<dyn Store>,
     proxy: Proxy,

@@ -2,7 +2,7 @@
 //!
 //! Versions are dense, so that a read names every row that it wants.
 
-use super::{prelude::*, schema::WIDE};
+use super::{prelude::*, schema::SHARED};
 use sessiond_store::rows::EVENT_BYTES;
 
 /// Bytes of the long columns of a change of an application or a user.
@@ -20,7 +20,7 @@ struct Log {
 
 impl Log {
     fn of(node: &Node) -> Self {
-        match node.incarnation == WIDE {
+        match node.incarnation == SHARED {
             true => Self {
                 table: "scope_log",
                 version: "version",

@@ -36,7 +36,7 @@ pub(super) fn layout(steps: &[Migration]) -> String {
 pub(super) const PURGED: i64 = i64::MIN;
 
 /// The node of an application or a user.
-pub(super) const WIDE: Incarnation = Incarnation(0);
+pub(super) const SHARED: Incarnation = Incarnation(0);
 
 /// Made before the first migration, by the first replica.
 pub(super) const META: &str = "

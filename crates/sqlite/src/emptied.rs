@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{
     load::names, log::Log, prelude::*, purge::PURGED_ROWS, schema::PURGED, writer::Writer,
 };
-use sessiond_core::commit::{Emptied, Needs, SWEPT_SESSIONS, ScopeKey};
+use sessiond_core::commit::{Emptied, ReadSet, SWEPT_SESSIONS, ScopeKey};
 
 /// The changes of an application `?1` that name its user `?2`: those that `scope_log_user` has, and those behind it.
 fn naming(max_rows: usize) -> String {
@@ -40,7 +40,7 @@ impl Writer {
                 "" => ScopeKey::Application(app),
                 _ => ScopeKey::User(app, UserId::from_stored(user)),
             };
-            self.load_scope(&key, &Needs::default())?;
+            self.load_scope(&key, &ReadSet::default())?;
             let (is_used, is_named) = (is_used.unwrap_or(true), is_named.unwrap_or(false));
             self.loaded.emptied.push(Emptied { key, is_used, is_named });
         }

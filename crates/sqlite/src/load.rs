@@ -3,7 +3,7 @@
 use super::{log::Log, prelude::*, read::Snapshot, writer::Writer};
 use sessiond_core::{
     commit::{
-        Address, KEY_BYTES, Needs, PastState, SWEPT_SESSIONS, ScopeKey, ScopeState, SessionState,
+        Address, KEY_BYTES, PastState, ReadSet, SWEPT_SESSIONS, ScopeKey, ScopeState, SessionState,
     },
     read::{Node, SessionRecord, event_heads, finish, past},
 };
@@ -22,21 +22,21 @@ const SESSION_BYTES: usize = 512;
 const ADDRESS_BYTES: usize = 256;
 
 impl Writer {
-    pub(super) fn load_needs(&mut self, needs: &Needs<'_>) -> Result<()> {
+    pub(super) fn load_needs(&mut self, needs: &ReadSet<'_>) -> Result<()> {
         if needs.sweep {
             self.load_sweep()?;
         }
         match needs.address {
             None => Ok(()),
             Some(Address::Session(key)) => self.load_session(key, needs),
-            Some(Address::Wide(scope)) => {
+            Some(Address::Shared(scope)) => {
                 let key = self.load_scopes(scope.app_name(), scope.user_id(), needs)?;
                 self.load_request(key, needs.request_id)
             }
         }
     }
 
-    fn load_session(&mut self, key: &SessionKey, needs: &Needs<'_>) -> Result<()> {
+    fn load_session(&mut self, key: &SessionKey, needs: &ReadSet<'_>) -> Result<()> {
         self.load_scopes(&key.app_name, Some(&key.user_id), needs)?;
         self.load_address(key)?;
         if let Some(target) = needs.target {
@@ -121,7 +121,7 @@ impl Writer {
         &mut self,
         app: &AppName,
         user: Option<&UserId>,
-        needs: &Needs<'_>,
+        needs: &ReadSet<'_>,
     ) -> Result<ScopeKey> {
         let application = ScopeKey::Application(app.clone());
         self.load_scope(&application, needs)?;
@@ -131,7 +131,7 @@ impl Writer {
         Ok(user)
     }
 
-    pub(super) fn load_scope(&mut self, key: &ScopeKey, needs: &Needs<'_>) -> Result<()> {
+    pub(super) fn load_scope(&mut self, key: &ScopeKey, needs: &ReadSet<'_>) -> Result<()> {
         let is_known = self.loaded.scope(key).is_some();
         self.metrics().reads.looked_up(is_known);
         if !is_known {
@@ -147,7 +147,7 @@ impl Writer {
         self.load_keys(key, needs)
     }
 
-    fn load_keys(&mut self, scope: &ScopeKey, needs: &Needs<'_>) -> Result<()> {
+    fn load_keys(&mut self, scope: &ScopeKey, needs: &ReadSet<'_>) -> Result<()> {
         let Self { loaded, tables, grown, .. } = self;
         let Some(state) = loaded.scope_mut(scope).filter(|state| !state.complete) else {
             return Ok(());

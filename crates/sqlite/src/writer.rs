@@ -15,7 +15,7 @@ use super::{
     checkpoint::Checkpoints, disk::Disk, file::SqliteOptions, leftovers::Leftovers,
     listed::UNLISTED_EVENTS, prelude::*,
 };
-use sessiond_core::commit::{ChangeSet, Loaded, Needs, Request};
+use sessiond_core::commit::{ChangeSet, ReadSet, Request, WorkingSet};
 use sessiond_metrics::{Histogram, Metrics};
 use sessiond_store::{
     Crash, CrashPoint, Notifier,
@@ -34,7 +34,7 @@ pub(super) struct Writer {
     disk: Disk,
     pub(super) leftovers: Leftovers,
     /// A cache: the process has the file for itself, so what was loaded stays true.
-    pub(super) loaded: Loaded,
+    pub(super) loaded: WorkingSet,
     /// Unindexed rows of the logs in `loaded`, as far as they were needed.
     pub(super) unindexed: HashMap<NodeId, Vec<i64>>,
     /// Events that the list indexes do not follow yet.
@@ -62,7 +62,7 @@ impl Writer {
             checkpoints: Checkpoints::new(Arc::clone(&disk.file), &options),
             disk,
             leftovers: Leftovers::default(),
-            loaded: Loaded::new(options.clock.now(), 0),
+            loaded: WorkingSet::new(options.clock.now(), 0),
             options,
             queue,
             notifier,
@@ -176,7 +176,7 @@ impl Writer {
         let meta = "SELECT next_id, version_floor FROM meta";
         let meta = self.tables.one(meta, (), |row| row.all())?;
         self.meta = meta.ok_or_else(|| Error::damaged(Damage::Row, "table meta has no row"))?;
-        self.loaded = Loaded::new(self.options.clock.now(), self.meta.0);
+        self.loaded = WorkingSet::new(self.options.clock.now(), self.meta.0);
         self.loaded.version_floor = self.meta.1;
         self.unindexed.clear();
         // If the events cannot be read, an attempt to follow them says so soon.
@@ -218,11 +218,11 @@ fn replaced() -> Error {
 }
 
 impl Backend for Writer {
-    fn loaded(&mut self) -> &mut Loaded {
+    fn loaded(&mut self) -> &mut WorkingSet {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
         self.disk.file.check()?;
         self.tables.run("BEGIN IMMEDIATE", ())?;
         self.loaded.now = self.options.clock.now();

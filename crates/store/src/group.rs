@@ -15,7 +15,9 @@ use tracing::{debug, error};
 
 use super::{Notifier, RequestContext, instant, spans};
 use sessiond_core::{
-    commit::{Answer, Appended, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
+    commit::{
+        Answer, Appended, ChangeSet, ReadSet, Refusal, Request, WorkingSet, decide, read_set,
+    },
     domain::error::{Cause, Error},
 };
 use sessiond_metrics::WriteMetrics;
@@ -47,10 +49,10 @@ impl From<Error> for Failure {
 /// The operations that group commit needs of a database. One that no other process writes to never answers [`Failure::Again`].
 pub trait Backend {
     /// The data loaded so far.
-    fn loaded(&mut self) -> &mut Loaded;
+    fn loaded(&mut self) -> &mut WorkingSet;
 
     /// Begins a transaction and loads what requests need, and the time. An error means that nothing was begun.
-    fn load(&mut self, needs: &[Needs<'_>]) -> impl Future<Output = Result<(), Failure>>;
+    fn load(&mut self, needs: &[ReadSet<'_>]) -> impl Future<Output = Result<(), Failure>>;
 
     /// Writes the rows of a change set, and makes them durable. Returns when that began; `None`: nothing is durable.
     /// [`Error::OutcomeUnknown`] if they may be durable.
@@ -190,8 +192,8 @@ async fn execute_once<B: Backend>(
     metrics: &WriteMetrics,
 ) -> Result<(), Failure> {
     let began = take_sampled(group);
-    let needed: Vec<Needs<'_>> =
-        group.iter().map(|submission| needs(&submission.request)).collect();
+    let needed: Vec<ReadSet<'_>> =
+        group.iter().map(|submission| read_set(&submission.request)).collect();
     let loaded = backend.load(&needed).await;
     drop(needed);
     match loaded {

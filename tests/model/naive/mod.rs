@@ -71,7 +71,7 @@ pub struct Session {
 #[derive(Clone, Debug)]
 pub struct Past {
     pub own: Values,
-    /// With the wider scopes' keys.
+    /// With the shared scopes' keys.
     pub merged: Values,
     pub visible: Vec<Sequence>,
     /// Of the event's body and changes.

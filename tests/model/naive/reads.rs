@@ -153,7 +153,7 @@ impl Naive {
         })
     }
 
-    /// Changes of a wider scope that are still the newest of their keys and that the watched session did not make.
+    /// Changes of a shared scope that are still the newest of their keys and that the watched session did not make.
     fn wide_changes(&self, scope: &Scope, kind: ScopeKind, after: Version) -> Vec<ScopeChange> {
         if kind == ScopeKind::User && scope.user_id().is_none() {
             return Vec::new();

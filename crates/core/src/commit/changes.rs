@@ -44,7 +44,7 @@ impl ScopeKey {
     }
 
     /// The scope as watchers name it; `None` for a session, whose address is in its row.
-    pub fn wide(&self) -> Option<Scope> {
+    pub fn shared(&self) -> Option<Scope> {
         match self {
             Self::Application(app) => Some(Scope::Application(app.clone())),
             Self::User(app, user) => Some(Scope::User(app.clone(), user.clone())),
@@ -90,7 +90,7 @@ impl ChangeSet {
     pub fn watched(&self) -> impl Iterator<Item = Scope> {
         let sessions = self.sessions.values().map(|row| &row.info).chain(&self.removed);
         let sessions = sessions.map(|info| Scope::Session(info.key.clone()));
-        sessions.chain(self.scopes.keys().filter_map(ScopeKey::wide))
+        sessions.chain(self.scopes.keys().filter_map(ScopeKey::shared))
     }
 }
 

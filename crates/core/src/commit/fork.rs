@@ -4,8 +4,8 @@
 //! it visible, so that a fork that is never finished leaves nothing behind.
 
 use super::{
-    CopiedEvents, Fork, ForkSession, KeyRow, Loaded, PastState, Refusal, ScopeChange, SessionState,
-    entry_bytes,
+    CopiedEvents, Fork, ForkSession, KeyRow, PastState, Refusal, ScopeChange, SessionState,
+    WorkingSet, entry_bytes,
     overlay::Transaction,
     session::{check, insert},
 };
@@ -30,7 +30,7 @@ pub fn begin(tx: &mut Transaction<'_>, fork: &ForkSession) -> Result<Fork, Refus
     Ok(Fork { source, source_incarnation, target, target_incarnation, up_to })
 }
 
-fn check_free(loaded: &Loaded, target: &SessionKey) -> Result<(), Refusal> {
+fn check_free(loaded: &WorkingSet, target: &SessionKey) -> Result<(), Refusal> {
     match loaded.at(target)? {
         Some(_) => Err(Error::SessionExists(target.clone()))?,
         None => Ok(()),
@@ -49,7 +49,7 @@ pub fn copy(tx: &mut Transaction<'_>, fork: &Fork, after: Sequence) -> Result<Se
 
 /// The source of a fork in progress. It may have been deleted, and created anew, since the fork began. A fork that took longer than its
 /// lease may have been removed in part.
-fn source<'l>(loaded: &'l Loaded, fork: &Fork) -> Result<&'l SessionState, Refusal> {
+fn source<'l>(loaded: &'l WorkingSet, fork: &Fork) -> Result<&'l SessionState, Refusal> {
     let session = loaded.session(&fork.source)?;
     if session.info.incarnation != fork.source_incarnation {
         Err(Error::not_found(&fork.source))?;

@@ -1,21 +1,21 @@
 //! The semantics of every write, decided once for all stores, as pure functions.
 //!
 //! ```text
-//! requests ──> needs ──load──> Loaded ──decide──> ChangeSet + answers ──apply──> rows
+//! requests ──> read sets ──load──> WorkingSet ──decide──> ChangeSet + answers ──apply──> rows
 //! ```
 //!
-//! A store executes a group of [requests](Request) in one transaction: it loads what their [needs] name into a [`Loaded`],
-//! [decides](decide) one request after the other, and applies the [`ChangeSet`] that they leave. A request that is refused changes
-//! neither the `Loaded` nor the `ChangeSet`. Nothing here waits, reads a clock, or knows a database.
+//! A store executes a group of [requests](Request) in one transaction: it loads what their [read sets](read_set()) name into a
+//! [`WorkingSet`], [decides](decide) one request after the other, and applies the [`ChangeSet`] that they leave. A request that is
+//! refused changes neither the `WorkingSet` nor the `ChangeSet`. Nothing here waits, reads a clock, or knows a database.
 
 mod append;
 mod changes;
 mod fork;
-mod loaded;
-mod needs;
 mod overlay;
+mod read_set;
 mod request;
 mod session;
+mod working_set;
 
 use crate::domain::prelude::*;
 pub use changes::{
@@ -23,21 +23,22 @@ pub use changes::{
     SessionRow, Source,
 };
 pub use fork::FORK_LEASE_SECS;
-pub use loaded::{
-    Emptied, KEY_BYTES, Loaded, PastState, SWEPT_SESSIONS, ScopeState, SessionState, entry_bytes,
-};
-pub use needs::{Address, Mode, Needs, needs};
 use overlay::Transaction;
+pub use read_set::{Address, Mode, ReadSet, read_set};
 pub use request::{
     Answer, Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, Fork,
     ForkSession, OnExisting, Refusal, Request, RequestKey, RewindSession, SessionUpdate,
     StateUpdate, StateUpdated,
 };
+pub use working_set::{
+    Emptied, KEY_BYTES, PastState, SWEPT_SESSIONS, ScopeState, SessionState, WorkingSet,
+    entry_bytes,
+};
 
 /// Decides one request on top of what was loaded and of what the requests before it changed. The answer may be sent once the changes
 /// are committed, if there are any. New events keep the `trace_id`.
 pub fn decide(
-    loaded: &mut Loaded,
+    loaded: &mut WorkingSet,
     changes: &mut ChangeSet,
     request: &Request,
     trace_id: Option<TraceId>,

@@ -3,8 +3,8 @@
 use hashbrown::hash_map::Entry;
 
 use super::{
-    ChangeSet, KeyRow, Loaded, Refusal, ScopeChange, ScopeKey, ScopeLogRow, ScopeState, SessionRow,
-    SessionState, Source, entry_bytes, loaded::VisibleScopes,
+    ChangeSet, KeyRow, Refusal, ScopeChange, ScopeKey, ScopeLogRow, ScopeState, SessionRow,
+    SessionState, Source, WorkingSet, entry_bytes, working_set::VisibleScopes,
 };
 use crate::domain::{delta::changes, field::FieldPath, limits::SCOPE_BYTES, prelude::*};
 
@@ -24,7 +24,7 @@ pub struct Stamp<'a> {
 
 impl<'l> Overlay<'l> {
     /// `base` is what was loaded.
-    pub fn new(loaded: &'l Loaded, base: VisibleScopes<'l>) -> Self {
+    pub fn new(loaded: &'l WorkingSet, base: VisibleScopes<'l>) -> Self {
         let changes = base.map(|scope| match scope {
             Some(&ScopeState { version, base, state_bytes, .. }) => ScopeChange {
                 before: version,
@@ -147,7 +147,7 @@ impl<'l> Overlay<'l> {
 
 /// What was loaded for the requests of a transaction, and what those before have changed.
 pub struct Transaction<'t> {
-    pub loaded: &'t mut Loaded,
+    pub loaded: &'t mut WorkingSet,
     pub changes: &'t mut ChangeSet,
     /// Of the call.
     pub trace_id: Option<TraceId>,

@@ -1,8 +1,8 @@
 //! Creating, updating and ending sessions.
 
 use super::{
-    CreateSession, Created, DeleteSession, Emptied, Loaded, OnExisting, Refusal, ScopeChange,
-    ScopeKey, ScopeState, SessionRow, SessionState, SessionUpdate,
+    CreateSession, Created, DeleteSession, Emptied, OnExisting, Refusal, ScopeChange, ScopeKey,
+    ScopeState, SessionRow, SessionState, SessionUpdate, WorkingSet,
     overlay::{Overlay, Stamp, Transaction},
 };
 use crate::domain::prelude::*;
@@ -113,7 +113,7 @@ pub fn delete(
 
 /// Checks the precondition of a request that changes a session, but not its state.
 pub fn check(
-    loaded: &Loaded,
+    loaded: &WorkingSet,
     key: &SessionKey,
     precondition: &Precondition,
 ) -> Result<(), Refusal> {

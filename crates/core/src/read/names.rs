@@ -24,15 +24,15 @@ pub struct NamesRead<T> {
     users_of: Option<AppName>,
     max_items: usize,
     found: BTreeSet<String>,
-    scopes: Place,
+    scopes: ListPosition,
     /// Never behind that of the scopes.
-    sessions: Place,
+    sessions: ListPosition,
     name: fn(String) -> T,
 }
 
 /// How far a table has been read.
 #[derive(Clone)]
-struct Place {
+struct ListPosition {
     after: SessionKey,
     is_end: bool,
 }
@@ -61,7 +61,7 @@ impl<T> NamesRead<T> {
         max_items: usize,
         name: fn(String) -> T,
     ) -> Self {
-        let scopes = Place { after, is_end: false };
+        let scopes = ListPosition { after, is_end: false };
         let (found, sessions) = (BTreeSet::new(), scopes.clone());
         Self { users_of, max_items, found, scopes, sessions, name }
     }
@@ -118,7 +118,7 @@ impl<T> NamesRead<T> {
         if is_all {
             // A name that was found may have led further.
             let after = up_to.max(self.sessions.after.clone());
-            self.sessions = Place { after, is_end: self.scopes.is_end };
+            self.sessions = ListPosition { after, is_end: self.scopes.is_end };
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ impl Node {
     }
 
     /// An application or a user; `None` for a session, whose key has no address.
-    pub fn wide(key: &ScopeKey) -> Option<Self> {
+    pub fn shared(key: &ScopeKey) -> Option<Self> {
         match key {
             ScopeKey::Application(app) => Some(Self::application(app)),
             ScopeKey::User(app, user) => Some(Self::user(app, user)),

@@ -64,13 +64,13 @@ pub async fn merged_as_of<R: Rows>(
     rows: &R,
     nodes: &[Node],
     (at, newest): (Sequence, Sequence),
-    wide: ScopeVersions,
+    after_event: ScopeVersions,
 ) -> Result<State, Error> {
     let heads = shared(rows, nodes).await?;
     let Bases(bases) = Bases::of_heads(heads);
     let versions = [
-        (wide.application, heads[0].version, bases.application),
-        (wide.user, heads[1].version, bases.user),
+        (after_event.application, heads[0].version, bases.application),
+        (after_event.user, heads[1].version, bases.user),
         (at, newest, 0),
     ];
     let parts = nodes.iter().zip(versions).map(async |(node, (at, newest, base))| {

@@ -1,13 +1,13 @@
 //! Commits that get no answer, and connections that are lost before.
 
 use super::*;
-use sessiond_core::commit::{ChangeSet, decide, needs};
+use sessiond_core::commit::{ChangeSet, decide, read_set};
 use sessiond_store::group::{Backend as _, Failure};
 
 /// Loads and decides an append, and leaves the transaction open.
 async fn begin(writer: &mut Writer, id: &str) -> ChangeSet {
     let request = Request::Append(one("s", id, &[("k", "1")]));
-    writer.load(&[needs(&request)]).await.unwrap();
+    writer.load(&[read_set(&request)]).await.unwrap();
     let mut changes = ChangeSet::default();
     decide(writer.loaded(), &mut changes, &request, None).unwrap();
     changes
@@ -116,7 +116,7 @@ async fn a_read_of_the_past_is_tried_again_after_a_lost_connection_only() {
     let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE snapshot";
     holder.batch(lock).await.unwrap();
     let request = Request::Rewind(rewind("s", 1));
-    let needs = [needs(&request)];
+    let needs = [read_set(&request)];
     let timed_out = writer.load(&needs).await.unwrap_err();
     assert!(matches!(timed_out, Failure::Error(Error::StoreUnavailable(_))), "{timed_out:?}");
     let pid = backend(&mut writer).await;

@@ -126,16 +126,16 @@ fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Columns<'a
 
 /// The rows of applications and users, and of their logs.
 fn scopes<'a>(changed: &'a Changed<'a>) -> [Columns<'a>; 2] {
-    let wide: Vec<&NodeChange<'_>> = changed.wide().collect();
+    let shared: Vec<&NodeChange<'_>> = changed.shared().collect();
     let columns = "version, base, state_bytes, snapshot_version, changed_bytes";
     let update = Columns::update("scope", "app_name, user_id", columns)
-        .scopes(wide.iter().map(|it| &it.node))
-        .numbers(wide.iter().map(|it| it.change.version))
-        .numbers(wide.iter().map(|it| it.change.base))
-        .numbers(wide.iter().map(|it| it.change.state_bytes as u64))
-        .numbers(wide.iter().map(|it| it.snapshots.newest))
-        .numbers(wide.iter().map(|it| it.snapshots.changed_bytes));
-    let log = wide.iter().flat_map(|it| it.change.log.iter().map(|row| (&it.node, row)));
+        .scopes(shared.iter().map(|it| &it.node))
+        .numbers(shared.iter().map(|it| it.change.version))
+        .numbers(shared.iter().map(|it| it.change.base))
+        .numbers(shared.iter().map(|it| it.change.state_bytes as u64))
+        .numbers(shared.iter().map(|it| it.snapshots.newest))
+        .numbers(shared.iter().map(|it| it.snapshots.changed_bytes));
+    let log = shared.iter().flat_map(|it| it.change.log.iter().map(|row| (&it.node, row)));
     let log: Vec<(&Node, &ScopeLogRow)> = log.collect();
     let rows = log.iter().map(|(_, row)| *row);
     let sources = rows.clone().map(|row| row.source.as_ref());

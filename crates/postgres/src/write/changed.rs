@@ -52,8 +52,8 @@ impl<'a> Changed<'a> {
                     let node = self.session(*incarnation)?.clone();
                     (node, self.snapshots_of(*incarnation), bytes)
                 }
-                wide => {
-                    let locked = Node::wide(wide).zip(stored.scopes.get(wide).copied());
+                shared => {
+                    let locked = Node::shared(shared).zip(stored.scopes.get(shared).copied());
                     // Written without a lock it could overwrite what others wrote.
                     let unlocked = || Error::internal("a scope was changed that is not locked");
                     let (node, before) = locked.ok_or_else(unlocked)?;
@@ -78,7 +78,7 @@ impl<'a> Changed<'a> {
     pub(super) fn scope(&self, key: &ScopeKey) -> Result<Node, Error> {
         match key {
             ScopeKey::Session(incarnation) => self.session(*incarnation).cloned(),
-            wide => Node::wide(wide).ok_or_else(|| Error::internal("a scope without a node")),
+            shared => Node::shared(shared).ok_or_else(|| Error::internal("a scope without a node")),
         }
     }
 
@@ -88,7 +88,7 @@ impl<'a> Changed<'a> {
     }
 
     /// Changes of applications and users.
-    pub(super) fn wide(&self) -> impl Iterator<Item = &NodeChange<'a>> + Clone {
+    pub(super) fn shared(&self) -> impl Iterator<Item = &NodeChange<'a>> + Clone {
         self.nodes.iter().filter(|it| it.node.kind() != ScopeKind::Session)
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn statements(changes: &ChangeSet) -> Vec<Columns<'_>> {
 
 /// Two columns: application and user.
 fn names<'a, 'k>(statement: Columns<'a>, keys: impl Iterator<Item = &'k ScopeKey>) -> Columns<'a> {
-    let nodes: Vec<Node> = keys.filter_map(Node::wide).collect();
+    let nodes: Vec<Node> = keys.filter_map(Node::shared).collect();
     statement
         .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
         .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))

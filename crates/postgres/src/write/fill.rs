@@ -4,18 +4,18 @@ use super::{
     super::{
         prelude::*,
         row::{self, Snapshots, Value, asked, bytes, number},
-        schema::WIDE,
+        schema::SHARED,
     },
-    needed::{Needed, Place},
+    needed::{Needed, NodeAddress},
     stored::Stored,
 };
 use sessiond_core::{
-    commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState},
+    commit::{EventRow, ScopeKey, ScopeState, SessionState, WorkingSet},
     read::SessionRecord,
 };
 
 /// The scope at an address. Of a session: `None` if there is none, and also if it was made after the address was locked.
-fn scope_at(place: &Place, loaded: &Loaded) -> Option<ScopeKey> {
+fn scope_at(place: &NodeAddress, loaded: &WorkingSet) -> Option<ScopeKey> {
     match (place.user_id.as_str(), place.session_id.as_str()) {
         ("", _) => Some(ScopeKey::Application(place.app_name.clone())),
         (_, "") => Some(ScopeKey::User(place.app_name.clone(), place.user_id.clone())),
@@ -27,7 +27,7 @@ fn scope_at(place: &Place, loaded: &Loaded) -> Option<ScopeKey> {
 pub(super) fn sessions(
     rows: &[Row],
     needed: &Needed<'_>,
-    loaded: &mut Loaded,
+    loaded: &mut WorkingSet,
     stored: &mut Stored,
 ) -> Result<(), Error> {
     loaded.addresses.extend(needed.sessions.iter().map(|key| (key.clone(), None)));
@@ -47,13 +47,13 @@ pub(super) fn sessions(
 pub(super) fn scopes(
     rows: [&[Row]; 2],
     needed: &Needed<'_>,
-    loaded: &mut Loaded,
+    loaded: &mut WorkingSet,
     stored: &mut Stored,
 ) -> Result<(), Error> {
     let without_row = needed.visible.iter().map(|node| (node.key(), ScopeState::new(0, 0)));
     loaded.scopes.extend(without_row);
     for row in rows.into_iter().flatten() {
-        let (app_name, user_id, incarnation) = (row.try_get(0)?, row.try_get(1)?, WIDE);
+        let (app_name, user_id, incarnation) = (row.try_get(0)?, row.try_get(1)?, SHARED);
         let node = Node { app_name, user_id, incarnation };
         let state = ScopeState::new(number(row, 2)?, bytes(row, 3)?);
         if needed.scopes.contains(&node) {
@@ -66,8 +66,12 @@ pub(super) fn scopes(
 }
 
 /// Keys that were read one by one.
-pub(super) fn keys(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Result<(), Error> {
-    let keys: Vec<&(Place, &str)> = needed.keys.iter().collect();
+pub(super) fn keys(
+    rows: &[Row],
+    needed: &Needed<'_>,
+    loaded: &mut WorkingSet,
+) -> Result<(), Error> {
+    let keys: Vec<&(NodeAddress, &str)> = needed.keys.iter().collect();
     for (place, name) in &keys {
         let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
         state.map(|state| state.keys.insert((*name).into(), None));
@@ -84,8 +88,12 @@ pub(super) fn keys(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Re
 }
 
 /// Scopes of which every key was read. The versions of those that are not locked have risen if others have written meanwhile.
-pub(super) fn whole(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Result<(), Error> {
-    let places: Vec<&Place> = needed.whole.iter().collect();
+pub(super) fn whole(
+    rows: &[Row],
+    needed: &Needed<'_>,
+    loaded: &mut WorkingSet,
+) -> Result<(), Error> {
+    let places: Vec<&NodeAddress> = needed.whole.iter().collect();
     for place in &places {
         if let Some(state) = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key)) {
             state.complete = true;
@@ -105,7 +113,7 @@ pub(super) fn whole(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> R
     Ok(())
 }
 
-pub(super) fn markers(rows: &[Row], loaded: &mut Loaded) -> Result<(), Error> {
+pub(super) fn markers(rows: &[Row], loaded: &mut WorkingSet) -> Result<(), Error> {
     for row in rows {
         let marker = Marker { sequence: number(row, 1)?, to: number(row, 2)? };
         if let Some(session) = loaded.sessions.get_mut(&Incarnation(number(row, 0)?)) {
@@ -115,7 +123,11 @@ pub(super) fn markers(rows: &[Row], loaded: &mut Loaded) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn events(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> Result<(), Error> {
+pub(super) fn events(
+    rows: &[Row],
+    needed: &Needed<'_>,
+    loaded: &mut WorkingSet,
+) -> Result<(), Error> {
     let key = |(at, id): &(SessionKey, &EventId)| {
         Some((loaded.addresses.get(at).copied()??, (*id).clone()))
     };
@@ -133,9 +145,9 @@ pub(super) fn events(rows: &[Row], needed: &Needed<'_>, loaded: &mut Loaded) -> 
 pub(super) fn requests(
     rows: &[Row],
     needed: &Needed<'_>,
-    loaded: &mut Loaded,
+    loaded: &mut WorkingSet,
 ) -> Result<(), Error> {
-    let key = |(at, id): &(Place, &RequestId)| Some((scope_at(at, loaded)?, (*id).clone()));
+    let key = |(at, id): &(NodeAddress, &RequestId)| Some((scope_at(at, loaded)?, (*id).clone()));
     let keys: Vec<Option<(ScopeKey, RequestId)>> = needed.requests.iter().map(key).collect();
     loaded.requests.extend(keys.iter().flatten().map(|key| (key.clone(), None)));
     for row in rows {

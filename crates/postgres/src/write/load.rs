@@ -14,7 +14,7 @@ use super::{
     rare,
     stored::Stored,
 };
-use sessiond_core::commit::{Loaded, Needs};
+use sessiond_core::commit::{ReadSet, WorkingSet};
 use sessiond_store::{Clock as _, group::Failure, rows::EVENT_COLUMNS};
 
 const READ_SCOPES: &str = "
@@ -109,10 +109,10 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
 /// Begins a transaction, locks what a group changes and loads what it needs. `record` records the number of the transaction.
 pub(super) async fn load(
     connection: &Connection,
-    needs: &[Needs<'_>],
+    needs: &[ReadSet<'_>],
     record: Columns<'_>,
     clock: &DatabaseClock,
-    loaded: &mut Loaded,
+    loaded: &mut WorkingSet,
 ) -> Result<Stored, Failure> {
     // To look for what may have expired.
     let about = clock.now();

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::super::prelude::*;
-use sessiond_core::commit::{Address, Mode, Needs};
+use sessiond_core::commit::{Address, Mode, ReadSet};
 
 /// The address of what has state. That of an application has no user and no session id, that of a user no session id.
-pub(super) type Place = SessionKey;
+pub(super) type NodeAddress = SessionKey;
 
 /// What a group locks and reads.
 #[derive(Default)]
@@ -18,21 +18,21 @@ pub(super) struct Needed<'r> {
     /// Applications and users that are visible from what is addressed, the locked ones included.
     pub(super) visible: BTreeSet<Node>,
     /// Those of which every key is read.
-    pub(super) whole: BTreeSet<Place>,
+    pub(super) whole: BTreeSet<NodeAddress>,
     /// Names of single keys of others.
-    pub(super) keys: BTreeSet<(Place, &'r str)>,
+    pub(super) keys: BTreeSet<(NodeAddress, &'r str)>,
     pub(super) events: BTreeSet<(SessionKey, &'r EventId)>,
-    pub(super) requests: BTreeSet<(Place, &'r RequestId)>,
+    pub(super) requests: BTreeSet<(NodeAddress, &'r RequestId)>,
 }
 
 impl<'r> Needed<'r> {
-    pub(super) fn of(needs: &[Needs<'r>]) -> Self {
+    pub(super) fn of(needs: &[ReadSet<'r>]) -> Self {
         let mut needed = Self::default();
         for needs in needs {
             match needs.address {
                 None => {}
                 Some(Address::Session(key)) => needed.add_session(key, needs),
-                Some(Address::Wide(scope)) => {
+                Some(Address::Shared(scope)) => {
                     let narrowest = needed.add_scopes(scope.app_name(), scope.user_id(), needs);
                     let request = needs.request_id.map(|id| (place(&narrowest), id));
                     needed.requests.extend(request);
@@ -46,7 +46,7 @@ impl<'r> Needed<'r> {
         needed
     }
 
-    fn add_session(&mut self, key: &SessionKey, needs: &Needs<'r>) {
+    fn add_session(&mut self, key: &SessionKey, needs: &ReadSet<'r>) {
         self.add_scopes(&key.app_name, Some(&key.user_id), needs);
         self.add_keys(key, ScopeKind::Session, needs);
         self.sessions.insert(key.clone());
@@ -57,7 +57,7 @@ impl<'r> Needed<'r> {
     }
 
     /// Adds an application and one of its users. Returns the narrower one.
-    fn add_scopes(&mut self, app: &AppName, user: Option<&UserId>, needs: &Needs<'r>) -> Node {
+    fn add_scopes(&mut self, app: &AppName, user: Option<&UserId>, needs: &ReadSet<'r>) -> Node {
         let application = Node::application(app);
         let user = user.map(|user| Node::user(app, user));
         let narrowest = user.clone().unwrap_or_else(|| application.clone());
@@ -71,7 +71,7 @@ impl<'r> Needed<'r> {
         narrowest
     }
 
-    fn add_keys(&mut self, place: &Place, kind: ScopeKind, needs: &Needs<'r>) {
+    fn add_keys(&mut self, place: &NodeAddress, kind: ScopeKind, needs: &ReadSet<'r>) {
         if needs.all_state {
             self.whole.insert(place.clone());
             return;
@@ -82,7 +82,7 @@ impl<'r> Needed<'r> {
 }
 
 /// The address of an application or a user.
-fn place(node: &Node) -> Place {
+fn place(node: &Node) -> NodeAddress {
     SessionKey {
         app_name: node.app_name.clone(),
         user_id: node.user_id.clone(),

@@ -150,7 +150,7 @@ async fn purge_rows(
 /// Removes the name of a user from some of the changes of its application, and some of the scope's requests. A planner without statistics
 /// would join each row of the application's log with each that is found, so there is no join: a piece is a range of the index.
 async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
-    let Some(node) = Node::wide(scope) else { return Ok(()) };
+    let Some(node) = Node::shared(scope) else { return Ok(()) };
     let update = format!(
         "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
              source_session = NULL, source_sequence = NULL

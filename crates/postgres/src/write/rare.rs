@@ -8,13 +8,13 @@ use super::{
         prelude::*,
         read::rows::Reader,
         row::{address, asked, number},
-        schema::WIDE,
+        schema::SHARED,
     },
     fill,
     stored::{Removed, Stored},
 };
 use sessiond_core::{
-    commit::{Address, Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS, SessionState},
+    commit::{Address, Emptied, PastState, ReadSet, SWEPT_SESSIONS, SessionState, WorkingSet},
     read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past, until_missing},
 };
 use sessiond_store::group::Failure;
@@ -84,8 +84,8 @@ pub(super) async fn read_version_floor(connection: &Connection) -> Result<Versio
 /// may have very many.
 async fn read_markers(
     connection: &Connection,
-    needs: &[Needs<'_>],
-    loaded: &mut Loaded,
+    needs: &[ReadSet<'_>],
+    loaded: &mut WorkingSet,
 ) -> Result<()> {
     let forked = needs.iter().filter(|needs| needs.fork.is_some()).filter_map(|needs| {
         let Some(Address::Session(key)) = needs.address else { return None };
@@ -103,8 +103,8 @@ async fn read_markers(
 /// Markers, own states of the past, pieces of forks, and leases.
 pub(super) async fn read(
     connection: &Connection,
-    needs: &[Needs<'_>],
-    loaded: &mut Loaded,
+    needs: &[ReadSet<'_>],
+    loaded: &mut WorkingSet,
     stored: &mut Stored,
 ) -> Result<(), Failure> {
     read_markers(connection, needs, loaded).await?;
@@ -166,7 +166,7 @@ async fn read_past(
 pub(super) async fn read_swept(
     connection: &Connection,
     swept: &Swept,
-    loaded: &mut Loaded,
+    loaded: &mut WorkingSet,
     stored: &mut Stored,
 ) -> Result<()> {
     let found = swept.expired.iter().filter_map(|key| loaded.addresses.get(key).copied().flatten());
@@ -190,7 +190,7 @@ pub(super) async fn read_swept(
         LIMIT 1 FOR UPDATE SKIP LOCKED";
     if let Some(row) = connection.one(sql).await? {
         stored.ended = Some((node(&row)?, number(&row, 3)?));
-        loaded.tombstone = Some(WIDE);
+        loaded.tombstone = Some(SHARED);
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::prelude::*;
-use sessiond_core::commit::{Address, Mode, Request, needs};
+use sessiond_core::commit::{Address, Mode, Request, read_set};
 
 /// The lanes of users that have requests in flight, by the hash of their names: those of the same hash share a lane.
 pub(super) struct Routes {
@@ -39,11 +39,11 @@ impl Routes {
 
     /// The lane of a request, in which its user is kept.
     pub(super) fn route(self: &Arc<Self>, request: &Request) -> (usize, Route) {
-        let needs = needs(request);
+        let needs = read_set(request);
         let (app, user) = match needs.address {
             // A sweep.
             None => (None, None),
-            Some(Address::Wide(scope)) => (Some(scope.app_name()), scope.user_id()),
+            Some(Address::Shared(scope)) => (Some(scope.app_name()), scope.user_id()),
             Some(Address::Session(key)) => (Some(&key.app_name), Some(&key.user_id)),
         };
         let user = app.zip(user).map(|(app, user)| hash(&["user", app.as_str(), user.as_str()]));
@@ -133,7 +133,7 @@ mod tests {
         let requests =
             [Request::Append(appends), Request::Rewind(rewinds), Request::UpdateState(changes)];
         for request in &requests {
-            let needs = needs(request);
+            let needs = read_set(request);
             assert_eq!(needs.mode(ScopeKind::Application), Mode::Check, "{request:?}");
             let routes = Routes::new(1 << 16);
             assert_eq!(routes.route(request).0, routes.lane(hash(&["app", "a"])), "{request:?}");

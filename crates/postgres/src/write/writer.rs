@@ -24,7 +24,7 @@ use super::{
     pieces,
     stored::Stored,
 };
-use sessiond_core::commit::{ChangeSet, Loaded, Needs};
+use sessiond_core::commit::{ChangeSet, ReadSet, WorkingSet};
 use sessiond_store::{
     Clock as _, Crash, CrashPoint,
     group::{Backend, Failure},
@@ -69,14 +69,14 @@ pub(in super::super) struct Writer {
     gives_up: Instant,
     /// The end of the block of numbers that `loaded.next_id` is in.
     numbers_end: u64,
-    loaded: Loaded,
+    loaded: WorkingSet,
     stored: Stored,
 }
 
 impl Writer {
     pub(in super::super) fn new(shared: Arc<Shared>, commits: Arc<AtomicU64>) -> Self {
         Self {
-            loaded: Loaded::new(shared.clock.now(), 0),
+            loaded: WorkingSet::new(shared.clock.now(), 0),
             shared,
             commits,
             id: fastrand::u128(..).to_le_bytes(),
@@ -139,9 +139,9 @@ impl Writer {
     }
 
     /// Begins a transaction and loads.
-    async fn try_load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
+    async fn try_load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
         let (next_id, about) = (self.loaded.next_id, self.shared.clock.now());
-        self.loaded = Loaded::new(about, next_id);
+        self.loaded = WorkingSet::new(about, next_id);
         self.stored = Stored::default();
         self.transaction += 1;
         let Some(connection) = &self.connection else {
@@ -240,11 +240,11 @@ impl Writer {
 }
 
 impl Backend for Writer {
-    fn loaded(&mut self) -> &mut Loaded {
+    fn loaded(&mut self) -> &mut WorkingSet {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
         if let Err(cause) = self.connect().await {
             return Err(match instant() < self.gives_up {
                 true => Failure::Again(cause),

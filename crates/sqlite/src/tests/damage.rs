@@ -13,7 +13,7 @@ use super::{
     super::{checkpoint::Checkpoints, connection::Tables, readers::Readers},
     *,
 };
-use sessiond_core::commit::{ChangeSet, Loaded, Needs};
+use sessiond_core::commit::{ChangeSet, ReadSet, WorkingSet};
 use sessiond_metrics::CheckpointThread;
 use sessiond_store::Condition;
 
@@ -158,13 +158,13 @@ struct PanickingWriter<'w> {
 }
 
 impl group::Backend for PanickingWriter<'_> {
-    fn loaded(&mut self) -> &mut Loaded {
+    fn loaded(&mut self) -> &mut WorkingSet {
         self.decisions = self.decisions.wrapping_sub(1);
         assert_ne!(self.decisions, 0, "a defect");
         self.writer.loaded()
     }
 
-    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), group::Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), group::Failure> {
         self.writer.load(needs).await
     }
 
@@ -201,11 +201,11 @@ struct FailingWriter<'w> {
 }
 
 impl group::Backend for FailingWriter<'_> {
-    fn loaded(&mut self) -> &mut Loaded {
+    fn loaded(&mut self) -> &mut WorkingSet {
         self.writer.loaded()
     }
 
-    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), group::Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), group::Failure> {
         self.writer.load(needs).await
     }
 

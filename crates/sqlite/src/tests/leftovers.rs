@@ -15,7 +15,7 @@ const TABLES: [(&str, &str); 8] = [
     ("tombstone", "id"),
 ];
 
-/// Rows that are left in these tables once every session is gone; those of wider scopes stay.
+/// Rows that are left in these tables once every session is gone; those of shared scopes stay.
 pub(super) fn rows_left(connection: &Connection) -> Vec<(&'static str, i64)> {
     let count = |table: &str, column: &str| {
         let sql =

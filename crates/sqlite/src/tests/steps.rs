@@ -227,7 +227,7 @@ async fn the_past_of_very_many_keys_is_whole() {
     let wanted: Vec<_> = names.iter().map(|name| format!("{name}=1@1")).collect();
     assert_eq!(fixture.state("s", Some(1)).await, wanted);
     assert_eq!(fixture.state("s", Some(2)).await, [""; 0]);
-    // The same in a wider scope, whose watchers are told what nothing has changed since.
+    // The same in a shared scope, whose watchers are told what nothing has changed since.
     let names: Vec<_> = names.iter().map(|name| format!("user:{name}")).collect();
     let all: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
     let remove = names.iter().map(|name| key(name)).collect();

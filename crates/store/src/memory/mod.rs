@@ -5,7 +5,7 @@
 
 mod read;
 mod scope;
-mod world;
+mod tables;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::sync::{oneshot, watch};
 
-use self::world::World;
+use self::tables::Tables;
 use super::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
     RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
@@ -36,7 +36,7 @@ pub struct MemoryStore {
     id: StoreId,
     notifier: Notifier,
     clock: Arc<dyn Clock>,
-    world: Mutex<World>,
+    world: Mutex<Tables>,
     metrics: Arc<Metrics>,
 }
 
@@ -52,7 +52,7 @@ impl MemoryStore {
         Self { metrics, ..self }
     }
 
-    fn open(&self) -> Result<MutexGuard<'_, World>, Error> {
+    fn open(&self) -> Result<MutexGuard<'_, Tables>, Error> {
         let mut world = self.lock();
         if world.closed {
             return Err(Error::Draining);
@@ -70,7 +70,7 @@ impl MemoryStore {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, World> {
+    fn lock(&self) -> MutexGuard<'_, Tables> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, ops::Bound};
 
 use super::{
     scope::ScopeRecord,
-    world::{World, before_all},
+    tables::{Tables, before_all},
 };
 use sessiond_core::{
     commit::{EventRow, ScopeKey, ScopeLogRow},
@@ -15,7 +15,7 @@ use sessiond_core::{
     },
 };
 
-impl World {
+impl Tables {
     fn scope(&self, node: &Node) -> Option<&ScopeRecord> {
         self.scopes.get(&node.key())
     }
@@ -36,7 +36,7 @@ fn place(info: &SessionInfo) -> (Time, &UserId, &SessionId) {
     (info.last_event_time, &info.key.user_id, &info.key.session_id)
 }
 
-impl Rows for World {
+impl Rows for Tables {
     async fn now(&self) -> Time {
         self.now
     }
@@ -99,7 +99,7 @@ impl Rows for World {
         max_rows: usize,
     ) -> Result<Vec<(AppName, UserId, usize)>, Error> {
         let shared = self.scopes.iter().filter_map(|(key, record)| {
-            let scope = key.wide()?;
+            let scope = key.shared()?;
             let user = scope.user_id().cloned().unwrap_or_else(|| UserId::from_stored(""));
             Some((scope.app_name().clone(), user, record.state_bytes))
         });

@@ -1,11 +1,11 @@
-//! Needs: the reads of a decision, as data, so that a store can fetch them for a whole group in few statements or from its cache.
+//! The reads of a decision, as data, so that a store can fetch them for a whole group in few statements or from its cache.
 
 use super::Request;
 use crate::domain::prelude::*;
 
 /// The reads of the decision about one request.
 #[derive(Clone, Debug, Default)]
-pub struct Needs<'r> {
+pub struct ReadSet<'r> {
     pub address: Option<Address<'r>>,
     /// Another session of the same user whose address has to be known: the target of a fork.
     pub target: Option<&'r SessionId>,
@@ -35,7 +35,7 @@ pub struct Needs<'r> {
 pub enum Address<'r> {
     Session(&'r SessionKey),
     /// An application or a user.
-    Wide(&'r Scope),
+    Shared(&'r Scope),
 }
 
 /// The use of an application, a user or a session by a decision, for stores that lock rows.
@@ -49,7 +49,7 @@ pub enum Mode {
     Write,
 }
 
-impl<'r> Needs<'r> {
+impl<'r> ReadSet<'r> {
     /// Keys whose values are needed.
     pub fn keys(&self) -> impl Iterator<Item = &'r StateKey> {
         self.written.iter().chain(&self.checked).copied()
@@ -67,40 +67,40 @@ impl<'r> Needs<'r> {
 }
 
 /// The needs of a request.
-pub fn needs(request: &Request) -> Needs<'_> {
-    let session = |key| Needs { address: Some(Address::Session(key)), ..Needs::default() };
+pub fn read_set(request: &Request) -> ReadSet<'_> {
+    let session = |key| ReadSet { address: Some(Address::Session(key)), ..ReadSet::default() };
     match request {
-        Request::Create(create) => Needs {
+        Request::Create(create) => ReadSet {
             written: create.state.iter().map(|(key, _)| key).collect(),
             all_state: true,
             number: true,
             ..session(&create.key)
         },
         Request::Update(update) => {
-            Needs { checked: checked(&update.precondition), ..session(&update.key) }
+            ReadSet { checked: checked(&update.precondition), ..session(&update.key) }
         }
         Request::Delete(delete) => {
-            Needs { checked: checked(&delete.precondition), ..session(&delete.key) }
+            ReadSet { checked: checked(&delete.precondition), ..session(&delete.key) }
         }
-        Request::Fork(fork) => Needs {
+        Request::Fork(fork) => ReadSet {
             checked: checked(&fork.precondition),
             target: Some(&fork.session_id),
             number: true,
             ..session(&fork.source)
         },
-        Request::CopyEvents(fork, after) => Needs {
+        Request::CopyEvents(fork, after) => ReadSet {
             copy: Some((fork.source_incarnation, *after, fork.up_to)),
             fork: Some(fork.target_incarnation),
             ..session(&fork.source)
         },
-        Request::FinishFork(fork) => Needs {
+        Request::FinishFork(fork) => ReadSet {
             target: Some(&fork.target.session_id),
             all_state: true,
             past: Some(fork.up_to),
             fork: Some(fork.target_incarnation),
             ..session(&fork.source)
         },
-        Request::Append(append) => Needs {
+        Request::Append(append) => ReadSet {
             written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
             checked: checked(&append.precondition),
             all_state: append.return_state,
@@ -108,22 +108,22 @@ pub fn needs(request: &Request) -> Needs<'_> {
             request_id: append.request.as_ref().map(|request| &request.id),
             ..session(&append.session)
         },
-        Request::Rewind(rewind) => Needs {
+        Request::Rewind(rewind) => ReadSet {
             checked: checked(&rewind.precondition),
             all_state: true,
             event_ids: vec![&rewind.event_id],
             past: Some(rewind.to),
             ..session(&rewind.key)
         },
-        Request::UpdateState(update) => Needs {
-            address: Some(Address::Wide(update.delta.scope())),
+        Request::UpdateState(update) => ReadSet {
+            address: Some(Address::Shared(update.delta.scope())),
             written: update.delta.delta().keys().collect(),
             checked: checked(&update.precondition),
             all_state: true,
             request_id: update.request.as_ref().map(|request| &request.id),
-            ..Needs::default()
+            ..ReadSet::default()
         },
-        Request::Sweep => Needs { sweep: true, ..Needs::default() },
+        Request::Sweep => ReadSet { sweep: true, ..ReadSet::default() },
     }
 }
 

@@ -1,6 +1,6 @@
 //! The data loaded for a group of requests, kept up to date with the changes of the group.
 //!
-//! A store that has its database for itself keeps a `Loaded` from group to group as a cache. The events, requests and past states in it
+//! A store that has its database for itself keeps a `WorkingSet` from group to group as a cache. The events, requests and past states in it
 //! belong to one group. A decision that reads what was not loaded ends with [`Refusal::LoadAgain`].
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::domain::{json::text_bytes, prelude::*};
 
 /// Sessions, scopes, and what else decisions read.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct WorkingSet {
     /// The store's clock.
     pub now: Time,
     /// The next number for a session, or for what else the store numbers. Never reused.
@@ -92,7 +92,7 @@ pub struct PastState {
 /// The scopes that are visible from one, from wide to narrow; `None` for a kind that it does not have.
 pub type VisibleScopes<'l> = [Option<&'l ScopeState>; 3];
 
-impl Loaded {
+impl WorkingSet {
     /// Nothing. `next_id` is a number that was never used.
     pub fn new(now: Time, next_id: u64) -> Self {
         Self { now, next_id, ..Self::default() }
@@ -122,7 +122,7 @@ impl Loaded {
         self.at(key).ok()?
     }
 
-    /// As [`Loaded::live`], for a decision.
+    /// As [`WorkingSet::live`], for a decision.
     pub fn at(&self, key: &SessionKey) -> Result<Option<&SessionState>, Refusal> {
         let found = self.addresses.get(key).ok_or(Refusal::LoadAgain)?;
         let session = found.and_then(|incarnation| self.sessions.get(&incarnation));
@@ -167,25 +167,25 @@ impl Loaded {
     pub fn scope(&self, key: &ScopeKey) -> Option<&ScopeState> {
         match key {
             ScopeKey::Session(incarnation) => Some(&self.sessions.get(incarnation)?.own),
-            wide => self.scopes.get(wide),
+            shared => self.scopes.get(shared),
         }
     }
 
-    /// As [`Loaded::scope`], to be written to. An application or a user that is missing is made.
+    /// As [`WorkingSet::scope`], to be written to. An application or a user that is missing is made.
     pub fn scope_mut(&mut self, key: &ScopeKey) -> Option<&mut ScopeState> {
         match key {
             ScopeKey::Session(incarnation) => Some(&mut self.sessions.get_mut(incarnation)?.own),
-            wide => Some(self.scopes.entry_ref(wide).or_default()),
+            shared => Some(self.scopes.entry_ref(shared).or_default()),
         }
     }
 
     /// The scopes that are visible from one.
     pub fn visible(&self, scope: &Scope) -> Result<VisibleScopes<'_>, Refusal> {
-        let wide = |kind| {
+        let shared = |kind| {
             let key = ScopeKey::of(kind, scope, None)?;
             Some(self.scopes.get(&key).ok_or(Refusal::LoadAgain))
         };
-        let (application, user) = (wide(ScopeKind::Application), wide(ScopeKind::User));
+        let (application, user) = (shared(ScopeKind::Application), shared(ScopeKind::User));
         let own = match scope {
             Scope::Session(key) => self.live(key).map(|session| &session.own),
             Scope::Application(_) | Scope::User(..) => None,
@@ -193,7 +193,7 @@ impl Loaded {
         Ok([application.transpose()?, user.transpose()?, own])
     }
 
-    /// As [`Loaded::visible`], each with all of its keys.
+    /// As [`WorkingSet::visible`], each with all of its keys.
     pub fn complete(&self, scope: &Scope) -> Result<VisibleScopes<'_>, Refusal> {
         let scopes = self.visible(scope)?;
         let complete = scopes.iter().flatten().all(|scope| scope.complete);

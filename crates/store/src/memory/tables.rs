@@ -9,8 +9,8 @@ use super::scope::ScopeRecord;
 use crate::group::{Backend, Failure};
 use sessiond_core::{
     commit::{
-        Address, ChangeSet, CopiedEvents, Emptied, EventRow, FORK_LEASE_SECS, Loaded, Needs,
-        PastState, SWEPT_SESSIONS, ScopeChange, ScopeKey, ScopeState, SessionState,
+        Address, ChangeSet, CopiedEvents, Emptied, EventRow, FORK_LEASE_SECS, PastState, ReadSet,
+        SWEPT_SESSIONS, ScopeChange, ScopeKey, ScopeState, SessionState, WorkingSet,
     },
     domain::prelude::*,
 };
@@ -19,7 +19,7 @@ use sessiond_core::{
 const PIECE_EVENTS: u64 = 1_000;
 
 #[derive(Default)]
-pub struct World {
+pub struct Tables {
     /// Set with every access.
     pub now: Time,
     /// Expired sessions stay until they are swept.
@@ -36,7 +36,7 @@ pub struct World {
     emptied: BTreeSet<ScopeKey>,
     version_floor: Version,
     /// Loaded for the current request.
-    loaded: Loaded,
+    loaded: WorkingSet,
     pub closed: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Log {
     pub markers: Vec<Marker>,
 }
 
-impl World {
+impl Tables {
     /// Every address with a session id.
     pub fn with_id(&self, id: &SessionId) -> impl Iterator<Item = &SessionKey> {
         let first = (id.clone(), before_all(AppName::from_stored(""), None));
@@ -113,12 +113,12 @@ impl Log {
 }
 
 /// Copies of what decisions need.
-impl World {
+impl Tables {
     /// Everything that one request needs.
-    fn load_request(&self, needs: &Needs<'_>, loaded: &mut Loaded) {
+    fn load_request(&self, needs: &ReadSet<'_>, loaded: &mut WorkingSet) {
         match needs.address {
             None => {}
-            Some(Address::Wide(scope)) => self.load_scopes(scope, None, needs, loaded),
+            Some(Address::Shared(scope)) => self.load_scopes(scope, None, needs, loaded),
             Some(Address::Session(key)) => self.load_session(key, needs, loaded),
         }
         loaded.forks.extend(needs.fork.filter(|fork| self.forks.contains_key(fork)));
@@ -134,9 +134,9 @@ impl World {
         }
     }
 
-    fn load_emptied(&self, key: &ScopeKey, loaded: &mut Loaded) {
-        let Some(scope) = key.wide() else { return };
-        self.load_scopes(&scope, None, &Needs::default(), loaded);
+    fn load_emptied(&self, key: &ScopeKey, loaded: &mut WorkingSet) {
+        let Some(scope) = key.shared() else { return };
+        self.load_scopes(&scope, None, &ReadSet::default(), loaded);
         let (app, user) = (scope.app_name(), scope.user_id());
         let first = before_all(app.clone(), user.cloned());
         let next = self.sessions.range(first..).next().map(|(key, _)| key);
@@ -163,7 +163,7 @@ impl World {
     }
 
     /// Everything that is needed at a session's address.
-    fn load_session(&self, key: &SessionKey, needs: &Needs<'_>, loaded: &mut Loaded) {
+    fn load_session(&self, key: &SessionKey, needs: &ReadSet<'_>, loaded: &mut WorkingSet) {
         if let Some(id) = needs.target {
             let target = SessionKey { session_id: id.clone(), ..key.clone() };
             self.load_address(&target, loaded);
@@ -189,7 +189,7 @@ impl World {
     }
 
     /// A session without its state, if the address has one.
-    fn load_address(&self, key: &SessionKey, loaded: &mut Loaded) -> Option<&SessionInfo> {
+    fn load_address(&self, key: &SessionKey, loaded: &mut WorkingSet) -> Option<&SessionInfo> {
         let session = self.sessions.get(key);
         loaded.addresses.insert(key.clone(), session.map(|info| info.incarnation));
         let info = session?;
@@ -206,8 +206,8 @@ impl World {
         &self,
         scope: &Scope,
         session: Option<Incarnation>,
-        needs: &Needs<'_>,
-        loaded: &mut Loaded,
+        needs: &ReadSet<'_>,
+        loaded: &mut WorkingSet,
     ) {
         for kind in ScopeKind::ALL {
             let Some(key) = ScopeKey::of(kind, scope, session) else { continue };
@@ -234,13 +234,13 @@ impl World {
     }
 }
 
-impl Backend for World {
-    fn loaded(&mut self) -> &mut Loaded {
+impl Backend for Tables {
+    fn loaded(&mut self) -> &mut WorkingSet {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
-        let mut loaded = Loaded::new(self.now, self.loaded.next_id.max(1));
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
+        let mut loaded = WorkingSet::new(self.now, self.loaded.next_id.max(1));
         loaded.version_floor = self.version_floor;
         needs.iter().for_each(|needs| self.load_request(needs, &mut loaded));
         self.loaded = loaded;
