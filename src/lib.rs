@@ -54,7 +54,7 @@
 //! 12. `commit/read_set.rs` names what the decision reads: the session, event ids, and keys of three scopes.
 //! 13. `sqlite/load.rs` fetches that from the writer's cache or from the tables.
 //! 14. `commit/mod.rs` dispatches the decision by kind of request.
-//! 15. `commit/working_set.rs` holds what was loaded, and what the requests before in the group have changed.
+//! 15. `commit/working_set.rs` holds the loaded rows and the changes of earlier requests in the group.
 //! 16. `commit/append.rs` decides: a replay or a new event, then the precondition, the sequence, times and the size of the batch.
 //! 17. `commit/overlay.rs` collects the changed keys, versions and sizes. A refused request drops its overlay; an accepted one merges it.
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.

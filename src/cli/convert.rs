@@ -75,21 +75,18 @@ pub fn file_event(event: v1::Event) -> Event {
         body_form,
         // Text is exact.
         rounded: _,
-        rewind_to_sequence,
+        rewind_to_sequence: rewind_to,
         rewound,
         trace_id,
     } = event;
+    let delta = state_delta.unwrap_or_default();
+    let set = set_members(&delta);
     // A stored delta has the results of its operations.
-    let v1::StateDelta { set_form, remove, operations: _ } = state_delta.unwrap_or_default();
-    let set = match set_form {
-        Some(SetForm::SetJson(text)) => Json::from_stored(text).members(),
-        Some(SetForm::Set(_)) | None => Vec::new(),
-    };
+    let v1::StateDelta { set_form: _, remove, operations: _ } = delta;
     let body = match body_form {
         Some(BodyForm::BodyJson(text)) => Some(Json::from_stored(text)),
         Some(BodyForm::Body(_)) | None => None,
     };
-    let rewind_to = rewind_to_sequence;
     Event {
         event_id,
         sequence,

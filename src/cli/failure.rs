@@ -60,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// What the server says beside its message; nothing if it has not refused.
+    /// Error details of a refusal; empty otherwise.
     fn details(&self) -> ErrorDetails {
         match self {
             Self::Refused(status) => status.get_error_details(),

@@ -40,7 +40,8 @@ pub async fn whole_key(server: &Server, bare: v1::SessionKey) -> Result<v1::Sess
         Err(failure) if !failure.names_field("key.app_name") => return Err(failure),
         Err(_) => {}
     }
-    let (mut pages, id) = (PAGES, &bare.session_id);
+    // The last one is read only if it is wanted.
+    let (mut pages, id) = (PAGES + 1, &bare.session_id);
     let mut found = listed(server, "", "", &mut pages).await?;
     found.retain(|key| key.session_id == *id);
     Err(Failure::Failed(match found.as_slice() {

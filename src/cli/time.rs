@@ -19,13 +19,14 @@ pub fn is_past(time: &Timestamp) -> bool {
 /// `3 minutes ago` or `in 3 minutes`; within a second `now`.
 pub fn ago(time: Timestamp, now: Timestamp) -> String {
     let units = [(31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3600, "hour")];
-    let units = units.into_iter().chain([(60, "minute"), (2, "second")]);
+    let units = units.into_iter().chain([(60, "minute"), (1, "second")]);
     let seconds = now.seconds - time.seconds;
     let distance = seconds.abs();
-    let Some((length, unit)) = units.into_iter().find(|(length, _)| distance >= *length) else {
+    let Some((length, unit)) = units.into_iter().find(|(length, _)| distance >= (*length).max(2))
+    else {
         return "now".to_owned();
     };
-    let number = if unit == "second" { distance } else { distance / length };
+    let number = distance / length;
     let plural = if number == 1 { "" } else { "s" };
     match seconds > 0 {
         true => format!("{number} {unit}{plural} ago"),

@@ -68,13 +68,13 @@ fn request_hash(selection: &EventSelection) -> Digest {
 
 impl Engine {
     /// Whether the first poll of [`Engine::append_events`] submits these to the store, so that appends that are polled one after the
-    /// other keep that order. Those that change an invocation's `temp:` keys wait for others that do first, and what a bare id means is read first.
+    /// other keep that order. Those that change an invocation's `temp:` keys wait for others that do first.
     pub fn submits_at_once(&self, append: &Append) -> bool {
         let changes_temp = |event: &NewEvent| {
             let named = event.invocation_id.is_some() && !event.partial;
             named && event.delta.keys().any(|key| key.scope().is_none())
         };
-        matches!(append.session, SessionRef::Full(_)) && !append.events.iter().any(changes_temp)
+        !append.events.iter().any(changes_temp)
     }
 
     /// Appends events in one commit. A partial event is answered with sequence 0. The state includes the `temp:` keys of the last

@@ -105,6 +105,7 @@ impl Invocations {
         let query = SessionQuery::info(append.session.clone());
         let info = store.read_session(context, query).await?.info;
         append.session.require(&info.key)?;
+        append.session = SessionRef::Full(info.key.clone());
         let incarnation = info.incarnation;
         let invocations: BTreeSet<&InvocationId> = temps.iter().map(|temp| &temp.1).collect();
         let mut locks = Locks::new();

@@ -140,7 +140,7 @@ impl Pipeline {
     ///
     /// The store keeps the order of first polls, so each item is polled here, before the next one is read.
     async fn start(&mut self, mut item: Item) {
-        // What a bare id means is read here, so that items keep their order.
+        // Resolves a bare id before the next item is read, so that items keep their order.
         if let Ok((append, _)) = &mut item.append
             && matches!(append.session, SessionRef::Bare(..))
             && let Err(error) = self.handlers.engine.store.resolve(&item.call.context, append).await
@@ -148,9 +148,9 @@ impl Pipeline {
             item.append = Err(error);
         }
         if let Ok((append, _)) = &item.append {
-            // Sessions of the same id count as one here.
             let (SessionRef::Full(SessionKey { session_id: id, .. }) | SessionRef::Bare(id, _)) =
                 &append.session;
+            // Sessions of the same id count as one here.
             if self.late.iter().any(|(_, late)| late == id) {
                 self.held = Some(item);
                 return;

@@ -174,13 +174,10 @@ impl Shared {
         };
         let (is_append, is_read) = (APPENDS.contains(&path), READS.contains(&path));
         let is_reflection = path.starts_with(REFLECTION);
+        let draining = draining(self.phase.clone());
         let (request, _held) = match is_reflection || path == APPEND_STREAM {
             true => (request, None),
-            false => match self
-                .buffers
-                .whole(request, async { draining(self.phase.clone()).await })
-                .await
-            {
+            false => match self.buffers.whole(request, draining).await {
                 Ok((request, held)) => (request, Some(held)),
                 Err(refusal) => return Ok((refusal.into_http(), None)),
             },

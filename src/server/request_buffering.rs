@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Full};
 use tokio::{select, time::timeout};
 use tonic::{
@@ -96,10 +97,11 @@ async fn read(mut body: Body, held: &mut Buffered) -> Result<Body, Status> {
             return Err(refusal(&Error::MessageTooLarge));
         }
     }
-    Ok(Body::new(Full::from(match parts.len() {
-        1 => parts.remove(0),
-        _ => parts.concat().into(),
-    })))
+    Ok(match parts.len() {
+        1 => Body::new(Full::from(parts.remove(0))),
+        // The decoder copies them, once.
+        _ => Body::new(axum::body::Body::from_stream(stream::iter(parts).map(Ok::<_, Status>))),
+    })
 }
 
 #[cfg(test)]

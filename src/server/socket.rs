@@ -61,8 +61,7 @@ pub struct Socket<S: AsyncWrite + Unpin, C> {
     /// The turn of the last read, and the bytes that may still be read in it.
     quota: (u64, usize),
     /// The turn of the first write since the last flush. TLS has a buffer of its own below this one.
-    unflushed_since: Option<u64>,
-    unflushed: Option<TaskTrackerToken>,
+    unflushed: Option<(u64, TaskTrackerToken)>,
     linger: Duration,
     /// Ends the wait for the client. `None`: the server has not ended its direction.
     lingering: Option<Pin<Box<Sleep>>>,
@@ -103,7 +102,6 @@ impl<S: AsyncWrite + Unpin, C: Fn() -> usize> Socket<S, C> {
             sharing,
             turns: turns.clone(),
             quota: (0, 0),
-            unflushed_since: None,
             unflushed: None,
             linger,
             lingering: None,
@@ -113,7 +111,9 @@ impl<S: AsyncWrite + Unpin, C: Fn() -> usize> Socket<S, C> {
 
     /// The stream, of which something is about to be written.
     fn writer(&mut self) -> Pin<&mut BufWriter<S>> {
-        self.unflushed_since.get_or_insert(self.turns.now());
+        if self.unflushed.is_none() {
+            self.unflushed = Some((self.turns.now(), self.sharing.in_flight.token()));
+        }
         Pin::new(&mut self.stream)
     }
 }
@@ -176,28 +176,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: Fn() -> usize + Unpin> AsyncWrite for
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let is_deferred =
-            self.unflushed_since == Some(self.turns.now()) && (self.sharing.calls)() > MANY_CALLS;
-        if is_deferred {
+        let is_new = self.unflushed.as_ref().is_some_and(|(turn, _)| *turn == self.turns.now());
+        if is_new && (self.sharing.calls)() > MANY_CALLS {
             // HTTP/2 flushes again in every turn.
             cx.waker().wake_by_ref();
-        } else if Pin::new(&mut self.stream).poll_flush(cx)?.is_ready() {
-            (self.unflushed_since, self.unflushed) = (None, None);
             return Poll::Ready(Ok(()));
         }
-        if self.unflushed.is_none() {
-            self.unflushed = Some(self.sharing.in_flight.token());
-        }
-        if is_deferred { Poll::Ready(Ok(())) } else { Poll::Pending }
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.unflushed = None;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, lingering, linger, unflushed_since, unflushed, .. } = &mut *self;
+        let Self { stream, lingering, linger, unflushed, .. } = &mut *self;
         let wait = match lingering {
             Some(wait) => wait,
             None => {
                 ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
-                (*unflushed_since, *unflushed) = (None, None);
+                *unflushed = None;
                 lingering.insert(Box::pin(sleep(*linger)))
             }
         };
@@ -219,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: Fn() -> usize + Unpin> AsyncWrite for
 /// A client that still reads gets the last responses of a connection that broke off.
 impl<S: AsyncWrite + Unpin, C> Drop for Socket<S, C> {
     fn drop(&mut self) {
-        if self.unflushed_since.is_some() {
+        if self.unflushed.is_some() {
             let mut context = Context::from_waker(Waker::noop());
             let _ = Pin::new(&mut self.stream).poll_flush(&mut context);
         }

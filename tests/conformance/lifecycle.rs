@@ -247,6 +247,7 @@ pub async fn a_bare_id_of_many_sessions_means_the_one_that_is_seen(fixture: &mut
         (of(&["u000"]), Ok(address("a/u000/s"))),
         (of(&["u099"]), Ok(address("a/u099/s"))),
         (of(&["u100"]), Err(missing.clone())),
+        (SessionRef::Bare(id.clone(), nothing_visible()), Err(missing.clone())),
     ] {
         let query = SessionQuery { session: session.clone(), ..read("x/x/x") };
         let found = fixture.read_session(query).await.map(|view| view.info.key);

@@ -67,19 +67,20 @@ impl Event {
     /// The exact form. A visible event has the fingerprint of ADK's form beside it, and a hidden one its sequence.
     pub fn to_exact(&self, fingerprint: String) -> serde_json::Result<Json> {
         // The server makes the rest of a marker.
-        let rest = if self.rewind_to.is_some() { Self::default() } else { self.clone() };
+        let marker = Self::default();
+        let rest = if self.rewind_to.is_some() { &marker } else { self };
         let set = Json::of_members(&rest.set);
         let exact = Exact {
             sequence: if fingerprint.is_empty() { self.sequence } else { 0 },
             fingerprint,
             event_id: self.event_id.clone(),
-            invocation_id: rest.invocation_id,
+            invocation_id: rest.invocation_id.clone(),
             author: self.author.clone(),
-            branch: rest.branch,
+            branch: rest.branch.clone(),
             event_time: rest.event_time.map(time::format),
             trace_id: self.trace_id.clone(),
             set: (!rest.set.is_empty()).then(|| serde_json::from_str(set.as_str())).transpose()?,
-            remove: rest.remove,
+            remove: rest.remove.clone(),
             body: rest.body.as_ref().map(|it| serde_json::from_str(it.as_str())).transpose()?,
             rewind_to_sequence: self.rewind_to,
         };

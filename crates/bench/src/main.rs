@@ -108,15 +108,14 @@ async fn spread(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(), Fail
     let calls = bench.fixture.appends(keys.iter().step_by(existing / active).take(active));
     for &in_flight in &bench.args.in_flight {
         let others = [("sessions", existing), ("active", active)].into();
-        let label = format!("{active}/{existing} x {in_flight}");
-        bench.measure("spread", Setting { in_flight, others, label }, calls.clone()).await?;
+        bench.measure("spread", Setting { in_flight, others }, calls.clone()).await?;
     }
     Ok(())
 }
 
 /// One call at a time, with one other parameter.
 fn one_at_a_time(name: &'static str, value: usize) -> Setting {
-    Setting { in_flight: 1, others: [(name, value)].into(), label: format!("{value} {name}") }
+    Setting { in_flight: 1, others: [(name, value)].into() }
 }
 
 async fn length(bench: &mut Bench<'_>, numbers: &[usize]) -> Result<(), Failure> {

@@ -82,9 +82,11 @@ async fn unknown_paths_count_as_one_and_streams_have_no_duration() {
 fn a_share_of_a_gauge_ends_with_its_owner() {
     let metrics = Metrics::default();
     let bytes = &metrics.watches.temp_bytes;
-    let first = GaugeShare::new(bytes, 10);
+    let mut first = GaugeShare::new(bytes, 10);
     let second = GaugeShare::new(bytes, 5);
     assert_eq!(bytes.get(), 15);
+    first.set(2);
+    assert_eq!(bytes.get(), 7);
     drop(first);
     assert_eq!(bytes.get(), 5);
     drop(second);

@@ -66,7 +66,7 @@ impl Checkpoints {
         }
     }
 
-    /// Sees to the WAL after a group, when everybody in it has been answered.
+    /// Checkpoints if needed, after a group has been answered.
     pub(super) fn after_commit(&mut self, tables: &Tables) {
         let pages = tables.wal_pages();
         if pages < self.tried {

@@ -43,7 +43,7 @@ impl Tables {
             Err(Error::Damaged(..)) => false,
             Err(error) => return Err(error),
         };
-        Ok((serde_json::json!(moved).to_string(), is_whole))
+        Ok((serde_json::to_string(&moved).unwrap_or_default(), is_whole))
     }
 
     /// Lets the list indexes follow all events, and `scope_log_user` all changes: the ends of users look at those behind it one by one.

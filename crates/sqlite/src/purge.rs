@@ -1,6 +1,6 @@
 //! Removing the rows of a session, a user or an application that is gone, a piece at a time.
 
-use super::{prelude::*, schema::PURGED, writer::Writer};
+use super::{log::LOG_STEP, prelude::*, schema::PURGED, writer::Writer};
 use sessiond_store::rows::EVENT_BYTES;
 
 /// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds, for which writes wait.
@@ -67,16 +67,18 @@ impl Writer {
         let size = format!("SELECT {EVENT_BYTES} FROM event WHERE id = ?1 AND session = ?2");
         let (mut removed, mut bytes) = (0, 0);
         for (version, rows) in &runs {
-            for row in rows {
+            // A run has no more rows; a damaged one may name any number.
+            for row in rows.iter().take(LOG_STEP) {
                 if removed >= PURGED_ROWS || bytes >= PURGED_BYTES {
                     return Ok(true);
                 }
+                removed += 1;
                 bytes += tables.value(&size, (row, node))?.unwrap_or(0);
                 for delete in [
                     "DELETE FROM event WHERE id = ?1 AND session = ?2",
                     "DELETE FROM scope_log WHERE id = ?1 AND scope = ?2",
                 ] {
-                    removed += tables.run(delete, (row, node))?;
+                    tables.run(delete, (row, node))?;
                 }
             }
             tables

@@ -101,7 +101,7 @@ impl Writer {
         info!("the store is closed");
     }
 
-    /// After a panic the connection is replaced, and who waits is refused.
+    /// After a panic the connection is replaced, and the waiting requests are refused.
     fn serve_or_refuse(&mut self, group: &mut Vec<Submission>) {
         if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
             error!("the writer panicked, replacing its connection");

@@ -157,7 +157,10 @@ impl Gate {
         let append = self.admit(context, append)?;
         let events = append.events.len();
         self.limits.principal_write(&context.principal, events)?;
-        let key = in_time(context, self.store.resolve(append.session.clone())).await?;
+        let key = match &append.session {
+            SessionRef::Full(key) => key.clone(),
+            bare => in_time(context, self.store.resolve(bare.clone())).await?,
+        };
         self.limits.application_write(&key.app_name, events)?;
         self.store.append(context, append.to(key)).await
     }

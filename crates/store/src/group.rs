@@ -148,7 +148,7 @@ fn count(metrics: &WriteMetrics, request: &Request, answer: &Result<Answer, Erro
     }
 }
 
-/// Executes a group and answers everybody in it, except for one that has to be loaded again and those behind it: they are left in
+/// Executes a group and answers its requests, except for one that has to be loaded again and those behind it: they are left in
 /// `group`, for the next one. The error is that of a transaction that failed.
 pub async fn execute<B: Backend>(
     backend: &mut B,

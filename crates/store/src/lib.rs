@@ -114,7 +114,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads what happened in a scope after a position: first events of the session; then, once no event is left at this point in
     /// time, changes of the shared scopes that are still the newest of their keys and were not made by this session's own events
-    /// (of a user or an application: by anybody).
+    /// (of a user or an application: by any caller).
     ///
     /// Errors: [`Error::SessionNotFound`] if the session, or the incarnation of the position, is gone.
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error>;

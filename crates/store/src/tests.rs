@@ -20,7 +20,6 @@ use sessiond_core::{
         field::FieldPath,
         id::{Author, UserId},
         page::EventSelection,
-        permission::Visibility,
         precondition::Precondition,
         scope::{Scope, SessionKey, SessionRef},
         session::State,
@@ -84,14 +83,6 @@ pub fn address(session: &str) -> SessionKey {
 
 pub fn of_user(user: &str, session: &str) -> SessionKey {
     requests::address(&format!("a/{user}/{session}"))
-}
-
-/// The visibility of a caller that may do everything with the sessions of one user, or nothing at all if that is ''.
-pub fn sight_of(user: &str) -> Visibility {
-    match user {
-        "" => requests::nothing_visible(),
-        user => requests::sight_of(&[user]),
-    }
 }
 
 pub fn creation(user: &str, session: &str) -> CreateSession {

@@ -163,8 +163,7 @@ impl<'a> Bench<'a> {
         for &streams in numbers {
             let keys = self.fixture.sessions(&format!("stream-{streams}"), 0..streams, 1).await?;
             let calls = keys.iter().map(|key| Call::Stream(Box::new(self.fixture.append(key))));
-            let label = format!("{streams} streams x {in_flight}");
-            let setting = Setting { in_flight, others: [("streams", streams)].into(), label };
+            let setting = Setting { in_flight, others: [("streams", streams)].into() };
             self.measure("stream", setting, calls.collect()).await?;
         }
         Ok(())

@@ -13,15 +13,22 @@ pub struct Setting {
     /// Other parameters, such as `streams`.
     #[serde(flatten)]
     pub others: BTreeMap<&'static str, usize>,
-    /// In the table, at most 17 characters.
-    #[serde(skip)]
-    pub label: String,
 }
 
 impl Setting {
     pub fn in_flight(in_flight: usize) -> Self {
-        let label = format!("{in_flight} in flight");
-        Self { in_flight, label, ..Self::default() }
+        Self { in_flight, ..Self::default() }
+    }
+
+    /// In the table, at most 17 characters.
+    fn label(&self) -> String {
+        let n = self.in_flight;
+        match self.others.iter().map(|(name, value)| (*name, *value)).collect::<Vec<_>>()[..] {
+            [("active", active), ("sessions", all)] => format!("{active}/{all} x {n}"),
+            [("streams", streams)] => format!("{streams} streams x {n}"),
+            [(name, value), ..] => format!("{value} {name}"),
+            [] => format!("{n} in flight"),
+        }
     }
 }
 
@@ -68,7 +75,8 @@ impl Row {
 
     /// Wide enough for all rows, because each is printed before the next is known.
     pub fn line(&self) -> String {
-        let Self { workload, setting: Setting { label, .. }, operations, per_second, .. } = self;
+        let Self { workload, setting, operations, per_second, .. } = self;
+        let label = setting.label();
         let micros = [self.p50_micros, self.p99_micros, self.p99_9_micros, self.max_micros];
         let millis = micros.map(|micros| format!("{:>6}", millis(micros))).join(" ");
         let errors = self.errors;
@@ -106,16 +114,15 @@ mod tests {
 
     #[test]
     fn columns_stand_below_their_headings() {
-        let label = "16 streams x 32".to_owned();
-        let setting = Setting { label, ..Setting::in_flight(32) };
+        let setting = Setting { in_flight: 32, others: [("streams", 16)].into() };
         let row = Row::new("stream", setting, Duration::from_secs(1), &results());
         let (heading, text) = (HEADINGS, row.line());
         assert_eq!(heading.len(), text.len());
         assert!(heading.len() <= 80, "a line and its end on the usual terminal");
         assert!(text.starts_with("stream   16 streams x 32 "), "{text}");
         assert_eq!(heading.find("p50 ms").map(|at| at + 6), text.find("0.50").map(|at| at + 4));
-        let label = "10000/100000 x 64".to_owned();
-        let setting = Setting { label, ..Setting::default() };
+        let others = [("active", 10_000), ("sessions", 100_000)].into();
+        let setting = Setting { in_flight: 64, others };
         let row = Row::new("spread", setting, Duration::from_secs(1), &results());
         assert_eq!(heading.len(), row.line().len());
     }

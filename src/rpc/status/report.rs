@@ -204,7 +204,10 @@ fn filled(template: &str, metadata: &[(&str, String)]) -> String {
     // Texts and names take turns.
     let parts = template.split(['{', '}']).enumerate().map(|(at, part)| match named(part) {
         Some((_, value)) if at % 2 == 1 => quoted(value).into_owned(),
-        _ => part.to_owned(),
+        _ => {
+            debug_assert!(at % 2 == 0, "no metadata {part} for {template}");
+            part.to_owned()
+        }
     });
     parts.collect()
 }

@@ -4,10 +4,10 @@ use super::Rows;
 use crate::domain::prelude::*;
 
 /// Sessions with one id that are read at first: a few more than are enough.
-pub const FIRST_ROWS: usize = 16;
+const FIRST_ROWS: usize = 16;
 
 /// Sessions with one id that are read at once: a few hundred KiB.
-pub const MAX_ROWS: usize = 1024;
+const MAX_ROWS: usize = 1024;
 
 /// The live session with an id, of those that a caller sees. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
 pub async fn only<R: Rows>(

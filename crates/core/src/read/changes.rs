@@ -73,7 +73,6 @@ async fn follow_events<R: Rows>(
     page: &mut WatchPage,
     budget: &mut Budget,
 ) -> Result<(), Error> {
-    let begun = page.position.sequence;
     let read = async {
         while page.position.sequence < last {
             let (items_left, bytes_left) = budget.left();
@@ -91,15 +90,9 @@ async fn follow_events<R: Rows>(
         Ok(())
     };
     let (visible, read) = join(log::visible(rows, session, last), read).await;
-    match visible {
-        Ok(visible) => log::mark_rewound(&mut page.events, &visible),
-        // Without the markers, no event is known to be visible.
-        Err(error) => {
-            page.events.clear();
-            page.position.sequence = begun;
-            return Err(error);
-        }
-    }
+    // Without the markers, no event is known to be visible.
+    let visible = visible.inspect_err(|_| page.events.clear())?;
+    log::mark_rewound(&mut page.events, &visible);
     read
 }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::domain::prelude::*;
 
-/// Rows that are looked at for a filter at most at once: it reads short columns only.
+/// The most rows that a filter looks at in one read: it reads short columns only.
 const FILTERED_ROWS: usize = 2000;
 
 /// A read of a session. All of its steps see the log up to the same event, which never changes.

@@ -88,7 +88,8 @@ impl SessionsQuery {
         let mut end = Ok(true);
         let read = listed.into_iter().map_while(|row| row.map_err(|error| end = Err(error)).ok());
         let read = read.map(|record| {
-            let nodes = passes(&record.info).then(|| nodes(&record.info));
+            let scopes = |info| if self.with_state { nodes(info) } else { Vec::new() };
+            let nodes = passes(&record.info).then(|| scopes(&record.info));
             Listed { record, nodes }
         });
         let mut read: Vec<Listed> = read.collect();

@@ -23,6 +23,7 @@ struct Written {
     changes: [BTreeMap<Version, ScopeLogRow>; 2],
     snapshots: [BTreeMap<Version, Past>; 3],
     markers_are_damaged: bool,
+    ids_are_not_read: bool,
     /// The first read of this change fails.
     lost: AtomicU64,
 }
@@ -143,6 +144,7 @@ impl Rows for Written {
         after: Option<&SessionInfo>,
         _: usize,
     ) -> Result<Vec<SessionInfo>, Error> {
+        assert!(!self.ids_are_not_read, "sessions of an id were read");
         Ok(self.session.iter().filter(|_| after.is_none()).cloned().collect())
     }
 

@@ -2,6 +2,8 @@
 //!
 //! A statement sees what is committed when it begins. So what follows a lock reads what stays true until the commit.
 
+use std::sync::LazyLock;
+
 use super::{
     super::{
         columns::{pipeline, step},
@@ -15,7 +17,7 @@ use super::{
     stored::Stored,
 };
 use sessiond_core::commit::{ReadSet, WorkingSet};
-use sessiond_store::{Clock as _, group::Failure, rows::EVENT_COLUMNS};
+use sessiond_store::{group::Failure, rows::EVENT_COLUMNS};
 
 const READ_SCOPES: &str = "
 SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes, s.base
@@ -50,56 +52,73 @@ fn nodes(more: &str) -> String {
     )
 }
 
-/// The statements that lock, and read what is not locked.
-fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
-    let lock_sessions = format!(
+static LOCK_SESSIONS: LazyLock<String> = LazyLock::new(|| {
+    format!(
         "SELECT {SESSION_COLUMNS}
          FROM unnest($1, $2, $3) AS k (k_app, k_user, k_session) JOIN session x ON {AT}
          ORDER BY x.app_name, x.user_id, x.session_id FOR UPDATE OF x"
-    );
-    let lock_sessions = Columns::new(lock_sessions).addresses(needed.sessions.iter());
-    [
-        Columns::together([record, lock_sessions]),
-        Columns::new(format!("{READ_SCOPES} {LOCKED_SCOPES}")).scopes(needed.scopes.iter()),
-        Columns::new(READ_SCOPES).scopes(needed.visible.difference(&needed.scopes)),
-    ]
-}
+    )
+});
 
-/// The statements that read what is locked by then, and the time, which is not before that of any commit whose changes are seen.
-fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
-    let keys = format!(
+static LOCK_SCOPES: LazyLock<String> = LazyLock::new(|| format!("{READ_SCOPES} {LOCKED_SCOPES}"));
+
+static KEYS: LazyLock<String> = LazyLock::new(|| {
+    format!(
         "{} SELECT k_at, s.name, s.value, s.version
          FROM k JOIN state s ON {OF_NODE} AND s.name = k_name",
         nodes(", k_name")
-    );
-    // One statement, so that the version of an application that is not locked belongs to its keys.
-    let whole = format!(
+    )
+});
+
+/// One statement, so that the version of an application that is not locked belongs to its keys.
+static WHOLE: LazyLock<String> = LazyLock::new(|| {
+    format!(
         "{} SELECT k_at, NULL::text, NULL::text, s.version
          FROM k JOIN scope s ON s.app_name = k_app AND s.user_id = k_user WHERE k_session = ''
          UNION ALL
          SELECT k_at, s.name, s.value, s.version
          FROM k JOIN state s ON {OF_NODE} WHERE s.value IS NOT NULL",
         nodes("")
-    );
-    let events = format!(
+    )
+});
+
+static EVENTS: LazyLock<String> = LazyLock::new(|| {
+    format!(
         "{} SELECT k_at, {EVENT_COLUMNS}
          FROM k JOIN event e ON e.incarnation = k_incarnation AND e.event_id = k_event",
         nodes(", k_event")
-    );
-    let requests = format!(
+    )
+});
+
+static REQUESTS: LazyLock<String> = LazyLock::new(|| {
+    format!(
         "{} SELECT k_at, s.fingerprint
          FROM k JOIN request s ON {OF_NODE} AND s.request_id = k_id",
         nodes(", k_id")
-    );
+    )
+});
+
+/// The statements that lock, and read what is not locked.
+fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
+    let lock_sessions = Columns::new(LOCK_SESSIONS.as_str()).addresses(needed.sessions.iter());
     [
-        Columns::new(keys)
+        Columns::together([record, lock_sessions]),
+        Columns::new(LOCK_SCOPES.as_str()).scopes(needed.scopes.iter()),
+        Columns::new(READ_SCOPES).scopes(needed.visible.difference(&needed.scopes)),
+    ]
+}
+
+/// The statements that read what is locked by then, and the time, which is not before that of any commit whose changes are seen.
+fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
+    [
+        Columns::new(KEYS.as_str())
             .addresses(needed.keys.iter().map(|(place, _)| place))
             .texts(needed.keys.iter().map(|(_, name)| *name)),
-        Columns::new(whole).addresses(needed.whole.iter()),
-        Columns::new(events)
+        Columns::new(WHOLE.as_str()).addresses(needed.whole.iter()),
+        Columns::new(EVENTS.as_str())
             .addresses(needed.events.iter().map(|(key, _)| key))
             .texts(needed.events.iter().map(|(_, id)| *id)),
-        Columns::new(requests)
+        Columns::new(REQUESTS.as_str())
             .addresses(needed.requests.iter().map(|(place, _)| place))
             .texts(needed.requests.iter().map(|(_, id)| *id)),
         Columns::new(DATABASE_TIME),
@@ -114,11 +133,9 @@ pub(super) async fn load(
     clock: &DatabaseClock,
     loaded: &mut WorkingSet,
 ) -> Result<Stored, Failure> {
-    // To look for what may have expired.
-    let about = clock.now();
     let is_sweep = needs.iter().any(|needs| needs.sweep);
     let swept = match is_sweep {
-        true => rare::look_up_swept(connection, about).await?,
+        true => rare::look_up_swept(connection, loaded.now).await?,
         false => rare::Swept::default(),
     };
     let mut needed = Needed::of(needs);

@@ -56,9 +56,14 @@ fn each_scope(tables: &Tables, report: &mut Report<'_>, next: &str) -> Result<()
             _ => (ScopeKind::Application, &mut report.summary.applications_and_users),
         };
         *count += 1;
-        let labels = tables.one("SELECT labels FROM session WHERE id = ?1", [node], |row| {
-            row::parsed::<BTreeMap<String, String>>(row, 0)
-        });
+        let labels = match kind {
+            ScopeKind::Session => {
+                tables.one("SELECT labels FROM session WHERE id = ?1", [node], |row| {
+                    row::parsed::<BTreeMap<String, String>>(row, 0)
+                })
+            }
+            _ => Ok(None),
+        };
         let log = Log { node, kind };
         let (past, snapshots) = (Past::default(), Vec::new());
         let mut walk = Walk {

@@ -1,6 +1,7 @@
 //! Damage, and reads that are repeated.
 
 use super::*;
+use crate::domain::permission::{Listed, Permissions, Right, Visibility};
 
 #[test]
 fn damage_ends_a_page_and_begins_the_next() {
@@ -47,4 +48,14 @@ fn a_step_of_a_history_that_is_repeated_goes_on_where_it_was() {
     let page = finish(read.step(&written)).unwrap().unwrap();
     let versions: Vec<Version> = page.changes.iter().map(|change| change.version).collect();
     assert_eq!(versions, (1..=600).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_bare_id_of_a_caller_without_rights_is_not_looked_up() {
+    let written = Written { ids_are_not_read: true, ..Written::events([event(1, None, &[])]) };
+    let id = key().session_id;
+    let listed = Listed { principal: String::new(), permissions: Vec::new() };
+    let nothing = Visibility::new(Permissions::Listed(listed.into()), Right::Read, false);
+    let found = finish(bare::only(&written, &id, &nothing));
+    assert_eq!(found.unwrap_err(), Error::not_found_bare(&id));
 }

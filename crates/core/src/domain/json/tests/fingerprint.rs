@@ -20,6 +20,8 @@ fn pinned() {
         ("false", 0xdcba4897496e86de07ef15a4c9f6d25d),
         ("0", 0xd28bc5890a2167bc5d8662aa91720680),
         ("-17", 0x2c56e91efb6f18faef4345d598d427a5),
+        ("100", 0xb461dabd2c78d91093794cf48441774c),
+        ("-250", 0x4db49501cf4748f43bbb0583fd91a6d3),
         ("0.1", 0xf26c8cf4fd729803de959db65acb6355),
         ("1e300", 0xd3364108a8e5890cf694ff82c1f283ef),
         (r#""""#, 0x499e6a3d71eee307d8a906987dfb34e2),
