@@ -30,7 +30,7 @@ fn reason(refusal: &Status) -> String {
 
 #[tokio::test]
 async fn a_request_stays_what_it_was_and_is_held_until_its_answer() {
-    for sizes in [&[][..], &[5], &[3, 0, 4], &[MESSAGE_BYTES, 5]] {
+    for sizes in [&[][..], &[5], &[3, 0, 4], &[MESSAGE_BYTES, 5], &[REQUEST_BYTES]] {
         let buffers = RequestBuffers::default();
         let (request, call) = buffers.whole(request(parts(sizes)), pending()).await.unwrap();
         let all: usize = sizes.iter().sum();
@@ -45,6 +45,8 @@ async fn a_request_stays_what_it_was_and_is_held_until_its_answer() {
 #[tokio::test]
 async fn a_larger_request_is_not_read_to_its_end() {
     let buffers = RequestBuffers::default();
+    let larger = request(parts(&[REQUEST_BYTES, 1]));
+    assert!(buffers.whole(larger, pending()).await.is_err());
     let endless = request(stream::repeat_with(|| Ok(Bytes::from(vec![7; MESSAGE_BYTES]))));
     let refusal = buffers.whole(endless, pending()).await.err().unwrap();
     assert_eq!(reason(&refusal), Reason::MessageTooLarge.as_str());
