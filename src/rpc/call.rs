@@ -10,8 +10,12 @@ use super::status::stream_status;
 use crate::{
     access::Principal,
     domain::{error::Error, trace::TraceParent},
-    store::{CallId, RequestContext, instant, spans::Spans},
+    store::{CallId, CallerId, RequestContext, instant, spans::Spans},
 };
+
+/// The number of a connection, in the extensions of its requests.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionId(pub u64);
 
 /// A call, or one item of a stream of them.
 #[derive(Clone, Debug)]
@@ -27,8 +31,11 @@ impl Call {
         let text = |name| request.metadata().get(name)?.to_str().ok();
         let request_id = request.extensions().get().copied().unwrap_or_else(CallId::next);
         let parent = text("traceparent").and_then(TraceParent::parse);
+        let principal = request.extensions().get().cloned().unwrap_or(Principal::Local);
+        let connection = request.extensions().get().map_or(0, |ConnectionId(id)| *id);
         let context = RequestContext {
-            principal: request.extensions().get().cloned().unwrap_or(Principal::Local),
+            caller: CallerId::new(&principal, connection),
+            principal,
             deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),
             trace_id: parent.map(|parent| parent.trace_id),
             spans: request.extensions().get().cloned(),

@@ -13,6 +13,7 @@ pub mod status;
 use std::sync::Arc;
 
 use crate::engine::Engine;
+pub use call::ConnectionId;
 pub use convert::decode::BareIds;
 pub use routes::{OPEN_REQUEST_BYTES, SERVICE_NAMES, methods, names, routes};
 

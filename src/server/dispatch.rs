@@ -31,7 +31,7 @@ use crate::{
     access::Principal,
     domain::error::Error,
     engine::Engine,
-    rpc::{OPEN_REQUEST_BYTES, status::of_transport},
+    rpc::{ConnectionId, OPEN_REQUEST_BYTES, status::of_transport},
 };
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
@@ -75,6 +75,7 @@ pub struct Dispatch {
 }
 
 struct ConnectionState {
+    id: ConnectionId,
     reads: Arc<Semaphore>,
     answers: Arc<ResponseBytes>,
     /// `None`: every caller of the connection is local.
@@ -152,7 +153,8 @@ impl Dispatch {
 impl ConnectionState {
     fn new(shared: &Shared, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Arc<Self> {
         let reads = Arc::new(Semaphore::new(READS_PER_CONNECTION));
-        Arc::new(Self { reads, answers: shared.budget.connection(), caller, peer })
+        let answers = shared.budget.connection();
+        Arc::new(Self { id: ConnectionId(answers.number()), reads, answers, caller, peer })
     }
 }
 
@@ -243,6 +245,7 @@ where
         if let Some(log) = &log {
             request = log.request(request);
         }
+        request.extensions_mut().insert(connection.id);
         if let Ok(principal @ Principal::Identified(_)) = &principal {
             request.extensions_mut().insert(principal.clone());
             // The layers below do not need the token, so they cannot log it.

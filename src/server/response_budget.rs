@@ -105,6 +105,11 @@ impl All {
 }
 
 impl ResponseBytes {
+    /// Of its connection.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Counts the first part of an answer. However short it is, it holds the buffer that it was encoded into, and its call.
     pub fn begun(self: &Arc<Self>, bytes: usize) -> Unsent {
         self.made(bytes.max(ANSWER_BYTES))

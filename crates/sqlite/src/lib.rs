@@ -160,7 +160,7 @@ impl Store for SqliteStore {
         let (reply, answer) = oneshot::channel();
         let bytes = request.bytes();
         let submission = Submission { context: context.clone(), request, reply };
-        self.writes.push(submission, bytes)?;
+        self.writes.push(context.caller, submission, bytes)?;
         // The writer answers everything unless it ends in the middle of something.
         answer.await.unwrap_or_else(|_| Err(abandoned()))
     }

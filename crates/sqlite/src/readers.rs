@@ -15,7 +15,10 @@ use tracing::error;
 
 use super::{lock::FileLock, prelude::*};
 use sessiond_metrics::ReadMetrics;
-use sessiond_store::queue::{QUEUE_READS, Queue, READS_FULL};
+use sessiond_store::{
+    CallerId,
+    queue::{QUEUE_READS, Queue, READS_FULL},
+};
 
 /// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
 type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
@@ -84,7 +87,7 @@ impl Readers {
             let _ = reply.send(result);
             !failed
         });
-        self.queue.push(job, 0)?;
+        self.queue.push(CallerId::INTERNAL, job, 0)?;
         let gone = || Error::StoreUnavailable(Cause::new("the reader ended before it answered"));
         answer.await.unwrap_or_else(|_| Err(gone()))
     }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::spans::Spans;
+use super::{CallerId, spans::Spans};
 use sessiond_access::Principal;
 use sessiond_core::domain::prelude::*;
 
@@ -15,6 +15,8 @@ use sessiond_core::domain::prelude::*;
 #[derive(Clone, Debug)]
 pub struct RequestContext {
     pub principal: Principal,
+    /// Whose turn it takes.
+    pub caller: CallerId,
     /// When the caller stops waiting. A write that is still in a queue by then is not executed.
     pub deadline: Option<Instant>,
     /// Of the caller's distributed trace.
@@ -29,6 +31,7 @@ impl RequestContext {
     pub fn internal() -> Self {
         Self {
             principal: Principal::Local,
+            caller: CallerId::INTERNAL,
             deadline: None,
             trace_id: None,
             spans: None,

@@ -21,6 +21,7 @@ pub mod rows;
 pub mod spans;
 #[cfg(any(test, feature = "testing"))]
 pub mod tests;
+mod turns;
 pub mod typed;
 
 use std::sync::Arc;
@@ -51,6 +52,7 @@ use sessiond_core::{
         token::StoreId,
     },
 };
+pub use turns::{CallerId, Turns};
 
 /// Keeps sessions, their logs, and the state of applications, users and sessions.
 ///

@@ -1,13 +1,10 @@
-//! Queues between callers and the store's threads: bounded by count and by bytes, and never waiting to be filled.
+//! Queues between callers and the store's threads: bounded by count and by bytes, and never waiting to be filled. Callers take turns.
 
-use std::{
-    collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::instant;
+use super::{CallerId, Turns, instant};
 use sessiond_core::domain::error::{Bounded, Error};
 use sessiond_metrics::Histogram;
 
@@ -37,7 +34,7 @@ pub struct Queue<T> {
 }
 
 struct Inner<T> {
-    items: VecDeque<Item<T>>,
+    items: Turns<Item<T>>,
     bytes: usize,
     closed: bool,
     /// Threads that wait, so that none is woken needlessly.
@@ -53,7 +50,7 @@ struct Item<T> {
 impl<T> Queue<T> {
     /// `full` is the answer to an item for which there is no place, `waits` measures how long items wait.
     pub fn new(max_items: usize, max_bytes: usize, full: Error, waits: Histogram) -> Self {
-        let inner = Inner { items: VecDeque::new(), bytes: 0, closed: false, waiting: 0 };
+        let inner = Inner { items: Turns::default(), bytes: 0, closed: false, waiting: 0 };
         let (inner, filled) = (Mutex::new(inner), Condvar::new());
         Self { inner, filled, max_items, max_bytes, full, waits }
     }
@@ -69,7 +66,7 @@ impl<T> Queue<T> {
     }
 
     /// Accepts or refuses an item of this size. An empty queue accepts an item of any size. A closed one is [`Error::Draining`].
-    pub fn push(&self, item: T, bytes: usize) -> Result<(), Error> {
+    pub fn push(&self, caller: CallerId, item: T, bytes: usize) -> Result<(), Error> {
         let came = instant();
         let mut inner = self.lock();
         if inner.closed {
@@ -80,7 +77,7 @@ impl<T> Queue<T> {
             return Err(self.full.clone());
         }
         inner.bytes += bytes;
-        inner.items.push_back(Item { item, bytes, came });
+        inner.items.push(caller, Item { item, bytes, came });
         let wake = inner.waiting > 0;
         drop(inner);
         if wake {
@@ -92,7 +89,7 @@ impl<T> Queue<T> {
     /// Waits for an item; `None`: the queue is closed and empty.
     pub fn pop(&self) -> Option<T> {
         let mut inner = self.wait();
-        let Item { item, bytes, came } = inner.items.pop_front()?;
+        let Item { item, bytes, came } = inner.items.pop()?;
         inner.bytes -= bytes;
         drop(inner);
         self.observe_wait(came);
@@ -106,7 +103,7 @@ impl<T> Queue<T> {
         let mut taken = 0;
         let mut first_came = None;
         while into.len() < max_items && taken < max_bytes {
-            let Some(Item { item, bytes, came }) = inner.items.pop_front() else {
+            let Some(Item { item, bytes, came }) = inner.items.pop() else {
                 break;
             };
             inner.bytes -= bytes;
@@ -148,6 +145,7 @@ mod tests {
     use sessiond_metrics::Metrics;
 
     const FULL: Error = Error::DiskFull;
+    const CALLER: CallerId = CallerId::INTERNAL;
 
     fn queue<T>(max_items: usize, max_bytes: usize) -> Queue<T> {
         Queue::new(max_items, max_bytes, FULL, Metrics::default().reads.queue_wait)
@@ -156,28 +154,28 @@ mod tests {
     #[test]
     fn what_is_too_much_is_rejected_at_once() {
         let queue = queue(2, 10);
-        assert_eq!(queue.push(1, 4), Ok(()));
-        assert_eq!(queue.push(2, 7), Err(FULL));
-        assert_eq!(queue.push(2, 6), Ok(()));
-        assert_eq!(queue.push(3, 0), Err(FULL));
+        assert_eq!(queue.push(CALLER, 1, 4), Ok(()));
+        assert_eq!(queue.push(CALLER, 2, 7), Err(FULL));
+        assert_eq!(queue.push(CALLER, 2, 6), Ok(()));
+        assert_eq!(queue.push(CALLER, 3, 0), Err(FULL));
         assert_eq!(queue.pop(), Some(1));
-        assert_eq!(queue.push(3, 4), Ok(()));
+        assert_eq!(queue.push(CALLER, 3, 4), Ok(()));
     }
 
     #[test]
     fn a_large_item_fits_where_nothing_else_is() {
         let queue = queue(2, 10);
-        assert_eq!(queue.push(1, 11), Ok(()));
-        assert_eq!(queue.push(2, 0), Err(FULL));
+        assert_eq!(queue.push(CALLER, 1, 11), Ok(()));
+        assert_eq!(queue.push(CALLER, 2, 0), Err(FULL));
         assert_eq!(queue.pop(), Some(1));
-        assert_eq!(queue.push(2, 0), Ok(()));
+        assert_eq!(queue.push(CALLER, 2, 0), Ok(()));
     }
 
     #[test]
     fn a_group_ends_at_its_bounds() {
         let queue = queue(100, 1000);
         for item in 0..10 {
-            queue.push(item, 10).unwrap();
+            queue.push(CALLER, item, 10).unwrap();
         }
         let mut group = Vec::new();
         assert!(queue.take(&mut group, 4, 1000, true));
@@ -196,7 +194,7 @@ mod tests {
         let waits = Metrics::default().reads.queue_wait;
         let queue = Queue::new(100, 1000, FULL, waits.clone());
         for item in 0..4 {
-            queue.push(item, 1).unwrap();
+            queue.push(CALLER, item, 1).unwrap();
         }
         assert_eq!(queue.waiting(), (4, 4));
         let mut group = Vec::new();
@@ -211,9 +209,9 @@ mod tests {
     #[test]
     fn what_was_accepted_outlives_the_closing() {
         let queue = queue(2, 10);
-        queue.push(1, 0).unwrap();
+        queue.push(CALLER, 1, 0).unwrap();
         queue.close();
-        assert_eq!(queue.push(2, 0), Err(Error::Draining));
+        assert_eq!(queue.push(CALLER, 2, 0), Err(Error::Draining));
         assert_eq!(queue.pop(), Some(1));
         assert_eq!(queue.pop(), None);
         assert!(!queue.take(&mut Vec::new(), 1, 1, true));

@@ -12,6 +12,7 @@ use super::{
     writer::Writer,
 };
 use sessiond_store::{
+    CallerId,
     group::{GROUP_BYTES, Submission, execute, refuse},
     queue::Queue,
 };
@@ -25,8 +26,13 @@ pub(in super::super) struct Inbox {
 
 impl Inbox {
     /// Accepts or refuses a request of this size.
-    pub(super) fn push(&self, request: Submission, bytes: usize) -> Result<(), Error> {
-        self.queue.push(request, bytes)?;
+    pub(super) fn push(
+        &self,
+        caller: CallerId,
+        request: Submission,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        self.queue.push(caller, request, bytes)?;
         self.filled.notify_one();
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Lanes {
         // Held until the answer, so that the user's later requests come into this lane.
         let (lane, _route) = self.routes.route(&request);
         let submission = Submission { context: context.clone(), request, reply };
-        self.inboxes[lane].push(submission, bytes)?;
+        self.inboxes[lane].push(context.caller, submission, bytes)?;
         // A lane answers everything unless it ends in the middle of something.
         answer.await.unwrap_or_else(|_| Err(abandoned()))
     }

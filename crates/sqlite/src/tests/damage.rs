@@ -15,7 +15,7 @@ use super::{
 };
 use sessiond_core::commit::{ChangeSet, ReadSet, WorkingSet};
 use sessiond_metrics::CheckpointThread;
-use sessiond_store::Condition;
+use sessiond_store::{CallerId, Condition};
 
 fn append(id: &str, value: &str) -> Request {
     Request::Append(one("s", id, &[("k", value), ("app:k", value)]))
@@ -134,7 +134,7 @@ async fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_wal_h
 
     // Whatever a writer does now, it adds nothing to the WAL, and leaves it.
     let (group, answers) = submissions([append("2", "2"), Request::Sweep]);
-    group.into_iter().for_each(|submission| queue.push(submission, 0).unwrap());
+    group.into_iter().for_each(|submission| queue.push(CallerId::INTERNAL, submission, 0).unwrap());
     queue.close();
     readers.close();
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -39,7 +39,8 @@ async fn a_dropped_store_keeps_its_file_until_the_last_write_is_done() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (reply, answer) = oneshot::channel();
     let request = Request::Create(creation("u", "s"));
-    assert_eq!(store.writes.push(Submission { context: call(), request, reply }, 0), Ok(()));
+    let submission = Submission { context: call(), request, reply };
+    assert_eq!(store.writes.push(submission.context.caller, submission, 0), Ok(()));
     drop(store);
     assert!(matches!(refused(&options.path).await, OpenError::InUse { .. }));
     other.execute_batch("COMMIT").unwrap();
