@@ -74,8 +74,8 @@
 //! (`server/response_budget.rs`), the log of calls and the spans of sampled ones (`server/call_log.rs`, `store/spans.rs`,
 //! `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion and validation of single fields and messages
 //! (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in `decode/json.rs`), the limits of callers
-//! (`store/gate/limits.rs`), the rule of snapshots (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and
-//! statements of SQLite (`row.rs`, `log.rs`, `lookup.rs`, `connection.rs`), and checks that its file has not been replaced and the disk has
+//! (`store/gate/limits.rs`), the turns of reads (`store/gate/reads.rs`), the rule of snapshots (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and
+//! statements of SQLite (`row.rs`, `log.rs`, `lookup.rs`, `lists.rs`, `connection.rs`), and checks that its file has not been replaced and the disk has
 //! space (`lock.rs`, `disk.rs`). After the reply
 //! `sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
 //! every 1,024 events.

@@ -100,11 +100,14 @@ async fn listed(
     user_id: &str,
     pages: &mut usize,
 ) -> Result<Vec<v1::SessionKey>, Failure> {
-    let mut found = Vec::new();
+    let (mut found, mut names) = (Vec::new(), PAGES);
     if app_name.is_empty() {
-        let request = v1::ListApplicationsRequest { page_size: MAX_PAGE, ..Default::default() };
-        let listed = server.admin().list_applications(request).await?.into_inner();
-        for application in listed.applications {
+        let applications = bounded_pages(&mut names, async |page_token| {
+            let request = v1::ListApplicationsRequest { page_size: MAX_PAGE, page_token };
+            let page = server.admin().list_applications(request).await?.into_inner();
+            Ok((page.applications, page.next_page_token))
+        });
+        for application in applications.await? {
             found.extend(Box::pin(self::listed(server, &application.app_name, "", pages)).await?);
         }
         return Ok(found);
@@ -114,7 +117,8 @@ async fn listed(
             if status.code() == Code::PermissionDenied && user_id.is_empty() => {}
         outcome => return outcome,
     }
-    for user_id in users_page(server, app_name, String::new()).await?.0 {
+    let users = bounded_pages(&mut names, async |token| users_page(server, app_name, token).await);
+    for user_id in users.await? {
         found.extend(sessions(server, app_name, &user_id, pages).await?);
     }
     Ok(found)
@@ -127,13 +131,24 @@ async fn sessions(
     pages: &mut usize,
 ) -> Result<Vec<v1::SessionKey>, Failure> {
     let request = sessions_request(app_name, user_id);
-    all_pages(async |page_token| {
-        if *pages == 0 {
-            return Ok(Default::default());
-        }
-        *pages -= 1;
+    bounded_pages(pages, async |page_token| {
         let request = v1::ListSessionsRequest { page_token, ..request.clone() };
         Ok(sessions_page(server, request).await?)
+    })
+    .await
+}
+
+/// As [`all_pages`], of no more than these pages.
+async fn bounded_pages<T>(
+    pages: &mut usize,
+    mut fetch: impl AsyncFnMut(String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<Vec<T>, Failure> {
+    all_pages(async |token| {
+        if *pages == 0 {
+            return Ok((Vec::new(), String::new()));
+        }
+        *pages -= 1;
+        fetch(token).await
     })
     .await
 }

@@ -14,7 +14,7 @@ pub fn dropped_keys(append: &Append) -> impl Iterator<Item = &StateKey> {
 
 /// The events of a page; `token` is that of their request, with any rest.
 pub fn list(page: EventPage, token: EventToken, descending: bool) -> List<Event> {
-    let EventPage { events, rest } = page;
+    let EventPage { events, rest, uncounted } = page;
     List::new(events, move |events, taken| {
         let last = events.last().map_or(0, |event| event.sequence);
         // If fewer are sent than were read and this page was the last one, its own last event is the end of the interval.
@@ -29,7 +29,7 @@ pub fn list(page: EventPage, token: EventToken, descending: bool) -> List<Event>
                 Rest { after: next.sequence.saturating_sub(1), up_to }
             }
         };
-        Some(EventToken { rest, ..token.clone() }.encode())
+        Some(EventToken { rest, uncounted, ..token.clone() }.encode())
     })
 }
 
@@ -44,13 +44,13 @@ pub fn token(info: &SessionInfo, selection: &EventSelection, from_session: bool)
         rest: Rest::default(),
         after_time: selection.filter.after_time.filter(|_| from_session),
         include_rewound: selection.filter.include_rewound && from_session,
+        uncounted: None,
     }
 }
 
 /// Hash of what a page token of a list of events belongs to: the same for every build, because clients send tokens to any replica.
 fn request_hash(selection: &EventSelection) -> Digest {
-    let EventSelection { filter, after, recent, descending, up_to: _, max_items: _, max_bytes: _ } =
-        selection;
+    let EventSelection { filter, after, recent, descending, .. } = selection;
     let EventFilter { after_time, include_rewound, author, invocation_id } = filter;
     let time = after_time.map_or(String::new(), |it| format!("{}.{:09}", it.secs(), it.nanos()));
     let recent = recent.map_or(String::new(), |it| it.to_string());
@@ -146,7 +146,9 @@ impl Engine {
                 selection.filter.include_rewound = token.include_rewound;
             }
             (selection.after, selection.up_to) = (token.rest.after, token.rest.up_to);
-            (selection.recent, query.as_of) = (None, token.as_of);
+            selection.recent = token.uncounted.map(|it| it.recent);
+            selection.counted_to = token.uncounted.map(|it| it.counted_to);
+            query.as_of = token.as_of;
         }
         let recent = selection.recent.is_some();
         let SessionView { info, events, state: _ } =

@@ -66,9 +66,6 @@ const SWEEP_SECS: u64 = 5;
 /// How long the sweep rests after a piece, in multiples of the time that the piece took: it gets at most a quarter of the writer's time.
 const SWEEP_PAUSE: u32 = 3;
 
-/// Reads of watches at the same time. A change of an application wakes every watch in it, and the queue of reads is for others as well.
-const WATCH_READS: usize = 256;
-
 /// The use cases, over one store.
 pub struct Engine {
     /// Takes writes to which the engine adds nothing.
@@ -76,7 +73,6 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     invocations: Arc<Invocations>,
     watches: Arc<Semaphore>,
-    watch_reads: Semaphore,
     lags: Arc<Lags>,
     pub metrics: Arc<Metrics>,
     pub draining: CancellationToken,
@@ -95,10 +91,14 @@ impl Engine {
     ) -> Self {
         Self {
             clock: store.clock(),
-            store: Arc::new(Gate::new(store, policies, options.limits)),
+            store: Arc::new(Gate::new(
+                store,
+                policies,
+                options.limits,
+                options.metrics.reads.clone(),
+            )),
             invocations: Arc::new(Invocations::new(&options)),
             watches: Arc::new(Semaphore::new(options.watches)),
-            watch_reads: Semaphore::new(WATCH_READS),
             lags: Lags::measured(&options.metrics),
             metrics: options.metrics,
             draining: CancellationToken::new(),
@@ -157,16 +157,19 @@ impl<T> List<T> {
         Self { items, token: Box::new(token) }
     }
 
-    /// A list that continues behind a place of its last item, if there is `more` than these items.
-    fn behind<A: Field + Clone>(
+    /// A list that continues behind the place of its last item that was taken, or with the rest behind all of them.
+    fn behind<A: Field + Clone + Send + 'static>(
         items: Vec<T>,
-        more: bool,
+        rest: Option<A>,
         request: Digest,
         place: impl Fn(&T) -> A + Send + 'static,
     ) -> Self {
         Self::new(items, move |items, taken| {
-            let after = place(items.get(taken.checked_sub(1)?)?);
-            (more || taken < items.len()).then(|| PageToken { request, after }.encode())
+            let after = match taken < items.len() {
+                true => place(items.get(taken.checked_sub(1)?)?),
+                false => rest.clone()?,
+            };
+            Some(PageToken { request, after }.encode())
         })
     }
 

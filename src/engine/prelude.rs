@@ -14,8 +14,8 @@ pub use crate::{
         session::{Incarnation, SessionInfo, State, StateEntry},
         time::Time,
         token::{
-            ChangeToken, Cursor, Digest, EventToken, Field, Life, NameToken, PageToken, Position,
-            SessionToken, StateToken, StoreId,
+            ChangeToken, Cursor, Digest, EventToken, Field, Life, NamePlace, NameToken, PageToken,
+            Position, SessionToken, StateToken, StoreId,
         },
     },
     store::{Append, Appended, Clock, Gate, RequestContext, SessionQuery, SessionView, Store},

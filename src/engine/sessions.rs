@@ -8,7 +8,8 @@ use std::{
 
 use super::{Engine, List, bad_page_token, events, new_event_id, place, prelude::*, watch::life};
 use crate::{
-    domain::{id::NameFault, json::Json, template::render},
+    domain::{json::Json, template::render},
+    read::list_key,
     store::{
         ApplicationsQuery, DeleteSession, EndInvocation, KeyChange, KeyChangePage, KeyChangeQuery,
         NamePage, SessionOrder, SessionPage, SessionsQuery, StateQuery, StateUpdate, StateUpdated,
@@ -66,16 +67,7 @@ impl Engine {
         let request = list_hash(&query);
         query.after = place(token, request, "with the same filters and order")?;
         let SessionPage { sessions, rest } = self.store.list_sessions(context, query).await?;
-        Ok(List::new(sessions, move |sessions, taken| {
-            let after = match taken.checked_sub(1).and_then(|at| sessions.get(at)) {
-                Some((info, _)) if taken < sessions.len() => {
-                    let SessionKey { app_name: _, user_id, session_id } = info.key.clone();
-                    (info.last_event_time, user_id, session_id)
-                }
-                _ => rest.clone()?,
-            };
-            Some(SessionToken { request, after }.encode())
-        }))
+        Ok(List::behind(sessions, rest, request, |(info, _)| list_key(info)))
     }
 
     /// Deletes a session. A missing one is an error unless that is allowed.
@@ -126,7 +118,8 @@ impl Engine {
         let more = state.0.len() > max_items;
         state.0.truncate(max_items);
         let behind = move |entry: &StateEntry| (incarnation, entry.key.to_string());
-        Ok((List::behind(state.0, more, request, behind), life))
+        let rest = state.0.last().filter(|_| more).map(behind);
+        Ok((List::behind(state.0, rest, request, behind), life))
     }
 
     /// Changes state outside of an invocation. Through a session it becomes an event of its log.
@@ -175,12 +168,13 @@ impl Engine {
         let (of, before) = place(token, request, SAME_KEY)?.unzip();
         query.before = before;
         let page = self.store.list_key_changes(context, query).await?;
-        let KeyChangePage { changes, more, incarnation } = page;
+        let KeyChangePage { changes, rest, incarnation } = page;
         if is_own && of.is_some_and(|of| of != incarnation) {
             return Err(bad_page_token(SAME_KEY));
         }
         let behind = move |change: &KeyChange| (incarnation, change.version);
-        Ok(List::behind(changes, more, request, behind))
+        let rest = rest.map(|before| (incarnation, before));
+        Ok(List::behind(changes, rest, request, behind))
     }
 
     /// Renders a template with a session's state, which includes the `temp:` keys of `invocation`.
@@ -215,7 +209,7 @@ impl Engine {
         token: Option<NameToken>,
     ) -> Result<List<AppName>, Error> {
         let request = Digest::of_texts(&["applications"]);
-        query.after = name(token, request, AppName::new)?;
+        query.after = name_place(token, request)?;
         Ok(names(self.store.list_applications(context, query).await?, request))
     }
 
@@ -227,7 +221,7 @@ impl Engine {
         token: Option<NameToken>,
     ) -> Result<List<UserId>, Error> {
         let request = Digest::of_texts(&["users", query.app_name.as_str()]);
-        query.after = name(token, request, UserId::new)?;
+        query.after = name_place(token, request)?;
         Ok(names(self.store.list_users(context, query).await?, request))
     }
 
@@ -272,15 +266,18 @@ fn list_hash(query: &SessionsQuery) -> Digest {
 }
 
 fn names<T: Display + 'static>(page: NamePage<T>, request: Digest) -> List<T> {
-    List::behind(page.names, page.more, request, T::to_string)
+    let behind = |name: &T| NamePlace { name: name.to_string(), within: None };
+    List::behind(page.names, page.rest, request, behind)
 }
 
-fn name<T>(
-    token: Option<NameToken>,
-    request: Digest,
-    new: fn(String) -> Result<T, NameFault>,
-) -> Result<Option<T>, Error> {
+/// A place is no name: texts that lie between names are places as well.
+fn name_place(token: Option<NameToken>, request: Digest) -> Result<Option<NamePlace>, Error> {
     const SAME: &str = "of the same list";
-    let name = place(token, request, SAME)?.map(new).transpose();
-    name.map_err(|_| bad_page_token(SAME))
+    let found = place(token, request, SAME)?;
+    let has_nul = |place: &NamePlace| {
+        let (user, session) = place.within.clone().unwrap_or_default();
+        [&place.name, &user, &session].iter().any(|text| text.contains('\0'))
+    };
+    // No database takes that as text.
+    if found.as_ref().is_some_and(has_nul) { Err(bad_page_token(SAME)) } else { Ok(found) }
 }

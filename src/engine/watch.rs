@@ -261,14 +261,11 @@ impl Watch {
         // A caller may drop this future, so a wake may only be forgotten together with the claim that nothing is left.
         self.complete = false;
         self.wakes = self.subscriptions.iter_mut().map(|it| *it.borrow_and_update()).sum();
-        let page = {
-            let _turn = tokio::select! {
-                biased;
-                turn = self.engine.watch_reads.acquire() => turn.map_err(Error::internal)?,
-                () = self.engine.draining.cancelled() => return Err(Error::Draining),
-                () = heartbeat.as_mut() => return self.heartbeat(),
-            };
-            self.engine.store.read_changes(&self.context, self.query()).await
+        let page = tokio::select! {
+            biased;
+            page = self.engine.store.read_changes(&self.context, self.query()) => page,
+            () = self.engine.draining.cancelled() => return Err(Error::Draining),
+            () = heartbeat.as_mut() => return self.heartbeat(),
         };
         let page = match page {
             Err(Error::SessionNotFound(_)) => {

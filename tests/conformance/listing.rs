@@ -1,7 +1,9 @@
 //! Lists of sessions.
 
+use std::sync::Arc;
+
 use sessiond::{
-    domain::{event::NewEvent, id::UserId, time::Time},
+    domain::{event::NewEvent, id::UserId, permission::Users, time::Time},
     store::{CreateSession, SessionOrder, SessionPage, SessionUpdate, SessionsQuery},
 };
 
@@ -102,6 +104,27 @@ pub async fn sessions_of_one_user_are_listed(fixture: &mut Fixture) {
         }
     }
     assert_eq!(page_by_page(fixture, sessions("nothing")).await, [""; 0]);
+}
+
+pub async fn sessions_of_several_users_are_one_list(fixture: &mut Fixture) {
+    many(fixture).await;
+    let seen = |users: &[&str]| -> Users {
+        let users = users.iter().map(|user| UserId::new(*user).unwrap());
+        Users::Only(Arc::new(users.collect()))
+    };
+    let other = "\u{10ffff}";
+    for users in [&["u", "v"][..], &["U", other, "nobody"], &["u"], &["nobody"], &[]] {
+        for (order, all) in
+            [(SessionOrder::LeastRecent, LEAST_RECENT), (SessionOrder::MostRecent, MOST_RECENT)]
+        {
+            let is_seen = |path: &&&str| users.contains(&path.split('/').next().unwrap());
+            let expected: Vec<&str> = all.iter().filter(is_seen).copied().collect();
+            for max_items in [1, 2, 3, 100] {
+                let query = SessionsQuery { seen: seen(users), order, max_items, ..sessions("a") };
+                assert_eq!(page_by_page(fixture, query).await, expected, "{users:?}");
+            }
+        }
+    }
 }
 
 pub async fn all_labels_have_to_match(fixture: &mut Fixture) {

@@ -130,9 +130,10 @@ pub async fn what_has_state_or_a_session_stays(fixture: &mut Fixture) {
     delete(fixture, "a/v/s").await;
     fixture.sweep_all(NOW).await;
     assert_eq!(fixture.position("a").await.versions.application, 0);
-    let users = UsersQuery { app_name: AppName::new("a").unwrap(), after: None, max_items: 10 };
+    let users =
+        UsersQuery { app_name: AppName::new("a").unwrap(), seen: None, after: None, max_items: 10 };
     assert_eq!(fixture.list_users(users).await.unwrap().names, Vec::<UserId>::new());
-    let applications = ApplicationsQuery { after: None, max_items: 10 };
+    let applications = ApplicationsQuery { seen: None, after: None, max_items: 10 };
     assert_eq!(fixture.list_applications(applications).await.unwrap().names, []);
 }
 

@@ -197,6 +197,7 @@ suite! {
     listing {
         sessions_are_ordered_by_last_event_with_ties_ascending,
         sessions_of_one_user_are_listed,
+        sessions_of_several_users_are_one_list,
         all_labels_have_to_match,
         labels_are_those_of_the_last_update,
         a_list_carries_state_when_asked,
@@ -206,6 +207,7 @@ suite! {
     names {
         applications_and_users_are_in_order_of_their_names,
         every_page_of_names_continues_the_last,
+        names_are_listed_by_ranges,
         what_has_neither_session_nor_state_is_not_listed,
         an_expired_session_does_not_count,
     }

@@ -4,31 +4,33 @@ use sessiond::{
     domain::{
         delta::Delta,
         id::{AppName, UserId},
+        permission::Pattern,
+        token::NamePlace,
     },
     store::{ApplicationsQuery, CreateSession, UsersQuery},
 };
 
 use crate::{fixture::*, requests::*};
 
-fn applications(after: Option<AppName>, max_items: usize) -> ApplicationsQuery {
-    ApplicationsQuery { after, max_items }
+fn applications(after: Option<NamePlace>, max_items: usize) -> ApplicationsQuery {
+    ApplicationsQuery { seen: None, after, max_items }
 }
 
-fn users(app: &str, after: Option<UserId>, max_items: usize) -> UsersQuery {
-    UsersQuery { app_name: AppName::new(app).unwrap(), after, max_items }
+fn users(app: &str, after: Option<NamePlace>, max_items: usize) -> UsersQuery {
+    UsersQuery { app_name: AppName::new(app).unwrap(), seen: None, after, max_items }
 }
 
 /// The names of all applications, at a time.
 async fn all_applications(fixture: &Fixture, now: i64) -> Vec<String> {
     let page = fixture.list_applications(applications(None, 100).at(at(now))).await.unwrap();
-    assert!(!page.more);
+    assert_eq!(page.rest, None);
     page.names.iter().map(ToString::to_string).collect()
 }
 
 /// The ids of all users, at a time.
 async fn all_users(fixture: &Fixture, app: &str, now: i64) -> Vec<String> {
     let page = fixture.list_users(users(app, None, 100).at(at(now))).await.unwrap();
-    assert!(!page.more);
+    assert_eq!(page.rest, None);
     page.names.iter().map(ToString::to_string).collect()
 }
 
@@ -61,28 +63,70 @@ pub async fn every_page_of_names_continues_the_last(fixture: &mut Fixture) {
         }
     }
     for max_items in 1..=6 {
-        let (mut apps, mut of_c) = (Vec::new(), Vec::new());
+        let (mut apps, mut of_c, mut after) = (Vec::new(), Vec::new(), None);
         loop {
-            let query = applications(apps.last().cloned(), max_items);
-            let page = fixture.list_applications(query).await.unwrap();
+            let page = fixture.list_applications(applications(after, max_items)).await.unwrap();
             apps.extend(page.names.clone());
-            assert_eq!(page.more, apps.len() < 5, "{max_items}: {page:?}");
-            if !page.more {
+            assert_eq!(page.rest.is_some(), apps.len() < 5, "{max_items}: {page:?}");
+            after = page.rest;
+            if after.is_none() {
                 break;
             }
             assert_eq!(page.names.len(), max_items);
         }
         loop {
-            let query = users("c", of_c.last().cloned(), max_items);
-            let page = fixture.list_users(query).await.unwrap();
+            let page = fixture.list_users(users("c", after, max_items)).await.unwrap();
             of_c.extend(page.names.clone());
-            assert_eq!(page.more, of_c.len() < 5, "{max_items}: {page:?}");
-            if !page.more {
+            assert_eq!(page.rest.is_some(), of_c.len() < 5, "{max_items}: {page:?}");
+            after = page.rest;
+            if after.is_none() {
                 break;
             }
         }
         assert_eq!(apps.iter().map(AppName::as_str).collect::<Vec<_>>(), names);
         assert_eq!(of_c.iter().map(UserId::as_str).collect::<Vec<_>>(), names);
+    }
+}
+
+/// A caller that sees some names only has pages that are as full as others.
+pub async fn names_are_listed_by_ranges(fixture: &mut Fixture) {
+    for (at, name) in ["a", "b1", "b2", "b3", "b4", "c", "d1", "d2", "e"].iter().enumerate() {
+        match at % 2 {
+            0 => drop(fixture.new_session(&format!("{name}/u/s"), &[]).await),
+            _ => change(fixture, name, set(&[("app:k", "1")])).await,
+        }
+        match at % 3 {
+            0 => drop(fixture.new_session(&format!("app/{name}/s"), &[]).await),
+            _ => change(fixture, &format!("app/{name}"), set(&[("user:k", "1")])).await,
+        }
+    }
+    let seen = Some(["b*", "d2", "c0", "e", "b2"].map(Pattern::new).to_vec());
+    for max_items in 1..=6 {
+        let (mut apps, mut of_app, mut after) = (Vec::new(), Vec::new(), None);
+        loop {
+            let query = ApplicationsQuery { seen: seen.clone(), ..applications(after, max_items) };
+            let page = fixture.list_applications(query).await.unwrap();
+            assert!(page.names.len() == max_items || page.rest.is_none());
+            apps.extend(page.names.iter().map(ToString::to_string));
+            after = page.rest;
+            if after.is_none() {
+                break;
+            }
+        }
+        loop {
+            let query = UsersQuery { seen: seen.clone(), ..users("app", after, max_items) };
+            let page = fixture.list_users(query).await.unwrap();
+            of_app.extend(page.names.iter().map(ToString::to_string));
+            after = page.rest;
+            if after.is_none() {
+                break;
+            }
+        }
+        let expected = ["b1", "b2", "b3", "b4", "d2", "e"];
+        assert_eq!(
+            (&apps[..], &of_app[..]),
+            (&expected.map(str::to_owned)[..], &expected.map(str::to_owned)[..])
+        );
     }
 }
 

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use prost_types::Timestamp;
 use sessiond::proto::v1::{
-    AppendEventRequest, CreateSessionRequest, Event, EventSelection, GetSessionRequest, KeyChange,
-    ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest, Session,
+    AppendEventRequest, AppendEventsRequest, CreateSessionRequest, Event, EventSelection,
+    GetSessionRequest, KeyChange, ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest,
+    Session,
 };
 use tokio::task::JoinSet;
 
 use crate::{
     harness::{Service, owning_server, with_server},
     make::{
-        APP, STRUCT, TEXT, append, create, get, list_events, plain, rewind, saying, session_scope,
-        set, update, user_scope,
+        APP, STRUCT, TEXT, append, append_all, create, get, list_events, plain, rewind, saying,
+        session_scope, set, update, user_scope,
     },
     read::{HasState, body_text, ids, sequences},
 };
@@ -23,6 +25,7 @@ with_server! {
     events_take_what_the_state_leaves
     pages_of_sessions_are_cut_and_complete
     pages_of_changes_are_cut_and_complete
+    a_page_may_be_empty_and_have_a_token
 }
 
 owning_server! { pages_of_much_labelled_sessions_are_cut_and_complete }
@@ -181,6 +184,39 @@ async fn events_take_what_the_state_leaves(service: &Service) {
     assert_eq!((read.events.len(), read.next_page_token.is_empty()), (0, false));
     let request = ListEventsRequest { page_token: read.next_page_token, ..list_events("s1") };
     assert_eq!(sequences(&all_events(service, request).await.0), [15, 16]);
+}
+
+/// More rows than a page looks at lie between what a filter finds.
+async fn a_page_may_be_empty_and_have_a_token(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let old = Some(Timestamp { seconds: 1, nanos: 0 });
+    for batch in 0..3 {
+        let event = |at| Event {
+            author: if (batch, at) == (0, 1) { "rare" } else { "agent" }.into(),
+            event_time: if batch == 0 { None } else { old },
+            ..Default::default()
+        };
+        let request = append_all("s1", (0..1000).map(event).collect());
+        service
+            .append_events(AppendEventsRequest { return_state: false, ..request })
+            .await
+            .unwrap();
+    }
+    let rare = ListEventsRequest { author: "rare".into(), descending: true, ..list_events("s1") };
+    let page = service.list_events(rare.clone()).await.unwrap();
+    assert_eq!((page.events.len(), page.next_page_token.is_empty()), (0, false));
+    let rest = ListEventsRequest { page_token: page.next_page_token, ..rare };
+    assert_eq!(sequences(&all_events(service, rest).await.0), [2]);
+
+    // The newest are counted over several pages.
+    let after_time = Some(Timestamp { seconds: 2, nanos: 0 });
+    let selection = EventSelection { recent: Some(2), after_time, ..Default::default() };
+    let request = GetSessionRequest { events: Some(selection), ..get("s1") };
+    let read = service.get_session(request).await.unwrap();
+    assert_eq!((read.events.len(), read.next_page_token.is_empty()), (0, false));
+    service.append_event(append("s1", plain())).await.unwrap();
+    let rest = ListEventsRequest { page_token: read.next_page_token, ..list_events("s1") };
+    assert_eq!(sequences(&all_events(service, rest).await.0), [999, 1000], "as of that moment");
 }
 
 async fn pages_of_sessions_are_cut_and_complete(service: &Service) {

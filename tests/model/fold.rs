@@ -162,7 +162,7 @@ async fn changes(observer: &Observer, scope: &Scope, name: &str) -> Vec<KeyChang
         max_bytes: usize::MAX,
     };
     let page = observer.store.list_key_changes(query).await.unwrap();
-    assert!(!page.more);
+    assert_eq!(page.rest, None);
     assert!(page.changes.is_sorted_by(|a, b| a.version > b.version));
     page.changes
 }

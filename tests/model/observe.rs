@@ -107,24 +107,24 @@ async fn lists(observer: &mut Observer, seen: &mut Vec<String>, app: &str, round
 
 async fn names(observer: &Observer, seen: &mut Vec<String>, round: usize) {
     let max_items = observer.items(1 + round % 3);
-    let mut applications = Vec::new();
+    let (mut applications, mut after) = (Vec::new(), None);
     loop {
-        let after = applications.last().cloned();
-        let query = ApplicationsQuery { after, max_items };
+        let query = ApplicationsQuery { seen: None, after, max_items };
         let page = observer.store.list_applications(query).await.unwrap();
         applications.extend(page.names);
-        if !page.more {
+        after = page.rest;
+        if after.is_none() {
             break;
         }
     }
     for app_name in applications {
-        let mut users = Vec::new();
+        let (mut users, mut after) = (Vec::new(), None);
         loop {
-            let after = users.last().cloned();
-            let query = UsersQuery { app_name: app_name.clone(), after, max_items };
+            let query = UsersQuery { app_name: app_name.clone(), seen: None, after, max_items };
             let page = observer.store.list_users(query).await.unwrap();
             users.extend(page.names);
-            if !page.more {
+            after = page.rest;
+            if after.is_none() {
                 break;
             }
         }
@@ -166,6 +166,7 @@ async fn pages(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionKey
         invocation_id: some(5).then(|| InvocationId::new("1").unwrap()),
     };
     let mut selection = EventSelection {
+        counted_to: None,
         filter,
         after: some(7) as Sequence * 2,
         up_to: some(6).then_some(7),
@@ -217,9 +218,9 @@ async fn history_of(observer: &mut Observer, seen: &mut Vec<String>, scope: Scop
             if query.before.is_none() {
                 line(seen, name, observer.names.number(page.incarnation));
             }
-            query.before = page.changes.last().map(|change| change.version);
+            query.before = page.rest;
             page.changes.into_iter().for_each(|change| line(seen, name, change));
-            if !page.more {
+            if query.before.is_none() {
                 break;
             }
         }

@@ -9,7 +9,6 @@ use sessiond::{
         error::{Bounded, Damage, Damaged, Error},
         event::NewEvent,
         id::Author,
-        limits::PAGE_SCANNED,
         page::{EventFilter, EventPage, EventSelection, Rest},
         token::{Position, StoreId},
     },
@@ -59,42 +58,6 @@ fn is_hole<T>(read: &Result<T, Error>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_without_matches_goes_on_over_a_long_log() {
-    const LATE: u64 = PAGE_SCANNED as u64 + 100;
-    let Some((_database, store)) = store().await else { return };
-    let mut number = 0;
-    while number < LATE + 500 {
-        let events = (number + 1..=number + 1000).map(|number| {
-            let author = if [2, LATE].contains(&number) { "user" } else { "agent" };
-            NewEvent {
-                author: Author::new(author).unwrap(),
-                ..event(&number.to_string(), nothing())
-            }
-        });
-        put(&store, events).await;
-        number += 1000;
-    }
-    let author = Some(Author::new("user").unwrap());
-    let of_user =
-        EventSelection { filter: EventFilter { author, ..EventFilter::default() }, ..everything() };
-    for (recent, wanted) in [(None, vec![2, LATE]), (Some(1), vec![LATE]), (Some(9), vec![2, LATE])]
-    {
-        let selection = EventSelection { recent, ..of_user.clone() };
-        let found = page(&store, selection.clone()).await.unwrap();
-        assert_eq!((sequences(&found), found.rest), (wanted.clone(), None));
-        let found = page(&store, EventSelection { descending: true, ..selection }).await.unwrap();
-        let backwards: Vec<u64> = wanted.into_iter().rev().collect();
-        assert_eq!((sequences(&found), found.rest), (backwards, None));
-    }
-    let one = EventSelection { max_items: 1, ..of_user };
-    let found = page(&store, one.clone()).await.unwrap();
-    assert_eq!(sequences(&found), [2]);
-    let Rest { after, up_to } = found.rest.unwrap();
-    let found = page(&store, EventSelection { after, up_to, ..one }).await.unwrap();
-    assert_eq!((sequences(&found), found.rest), (vec![LATE], None));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_hole_in_a_log_ends_a_page_and_is_damage_behind_it() {
     let Some((database, store)) = store().await else { return };
     let change = |number: u64| {
@@ -124,7 +87,7 @@ async fn a_hole_in_a_log_ends_a_page_and_is_damage_behind_it() {
     for key in ["k", "user:k"] {
         let found = store.list_key_changes(changes("a/u/s", key)).await.unwrap();
         let versions: Vec<_> = found.changes.iter().map(|change| change.version).collect();
-        assert_eq!((versions, found.more), (vec![9, 8, 7, 6], true));
+        assert_eq!((versions, found.rest), (vec![9, 8, 7, 6], Some(6)));
         let behind = sessiond::store::KeyChangeQuery { before: Some(6), ..changes("a/u/s", key) };
         assert!(is_hole(&store.list_key_changes(behind).await), "{key}");
     }
@@ -198,7 +161,7 @@ async fn a_read_that_its_caller_left_gives_its_connection_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reads_that_wait_are_bounded_in_number_and_in_time() {
+async fn reads_that_wait_for_a_connection_are_bounded_in_time() {
     let Some((database, store)) = store().await else { return };
     put(&store, [event("1", nothing())]).await;
     let lock = lock_events(&database).await;
@@ -208,7 +171,7 @@ async fn reads_that_wait_are_bounded_in_number_and_in_time() {
         matches!(error, Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: 1.. })
     };
     let mut waiting = JoinSet::new();
-    for _ in 0..5000 {
+    for _ in 0..50 {
         let store = Arc::clone(&store);
         waiting.spawn(async move { page(&store, everything()).await });
     }
@@ -217,8 +180,8 @@ async fn reads_that_wait_are_bounded_in_number_and_in_time() {
         assert!(is_full(&read.unwrap().unwrap_err()));
         refused += 1;
     }
-    // Some at once, the others after the time that a read waits: none waits for the lock as long as the first.
-    assert_eq!(refused, 5000);
+    // None waits for the lock as long as the first.
+    assert_eq!(refused, 50);
     assert!(!reading.is_finished());
     drop(lock);
     timeout(PATIENCE, reading).await.unwrap().unwrap().unwrap();

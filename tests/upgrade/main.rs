@@ -24,6 +24,7 @@ use sessiond::{
         event::Fingerprint,
         id::{AppName, Author, DisplayName, EventId, InvocationId, SessionId},
         json::Json,
+        permission::Users,
         precondition::Precondition,
         scope::{Scope, StateKey},
         session::{Expiration, Labels},
@@ -200,6 +201,7 @@ async fn check_sessions(store: &dyn Store) {
     let list = SessionsQuery {
         app_name: AppName::new("shop").unwrap(),
         user_id: None,
+        seen: Users::All,
         labels: Labels::default(),
         order: SessionOrder::MostRecent,
         after: None,

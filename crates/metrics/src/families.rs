@@ -79,9 +79,9 @@ families! {
     /// Reads that wait, the cache of the writer, and the size of the store.
     ReadMetrics {
         pub queue_wait: Histogram = durations(("sessiond_read_queue_wait_seconds",
-            "Time that a read waits for a reader."), None);
+            "Time that a read waits for its turn."), None);
         pub queue_requests: IntGauge = gauge("sessiond_read_queue_requests",
-            "Reads that wait for a reader.");
+            "Reads that wait for their turn.");
         pub store_bytes: IntGauge = gauge("sessiond_store_bytes", "Size of the store on disk.");
         pub expired_sessions: IntGauge = gauge("sessiond_expired_sessions",
             "Expired sessions that wait for the sweep. More than 10000 count as 10000.");

@@ -26,7 +26,7 @@ use super::{
 };
 use sessiond_core::{
     commit::{Answer, Request},
-    read::{HistoryRead, NamesRead, Read as _, SessionRead},
+    read::Read as _,
 };
 use sessiond_store::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
@@ -146,39 +146,43 @@ impl Store for PostgresStore {
         self.shared.condition.subscribe()
     }
 
+    fn concurrent_reads(&self) -> usize {
+        self.shared.options.readers.max(1)
+    }
+
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
         self.lanes.commit(context, request).await
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        self.reads.read(query, |rows, read: &mut SessionRead| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, query: &SessionQuery| query.read(rows).boxed()).await
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
-        self.reads.read(query, |rows, read: &mut SessionsQuery| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, query: &SessionsQuery| query.read(rows).boxed()).await
     }
 
     async fn list_applications(
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        self.reads.read(query, |rows, read: &mut NamesRead<AppName>| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, query: &ApplicationsQuery| query.read(rows).boxed()).await
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        self.reads.read(query, |rows, read: &mut NamesRead<UserId>| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, query: &UsersQuery| query.read(rows).boxed()).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
-        self.reads.read(query, |rows, read: &mut StateQuery| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, query: &StateQuery| query.read(rows).boxed()).await
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.reads.read(query, |rows, read: &mut HistoryRead| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, query: &KeyChangeQuery| query.read(rows).boxed()).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
-        self.reads.read(query, |rows, read: &mut WatchQuery| read.step(rows).boxed()).await
+        self.reads.read(query, |rows, query: &WatchQuery| query.read(rows).boxed()).await
     }
 
     async fn close(&self) {

@@ -13,7 +13,6 @@ pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Pool>) {
     let of_postgres = metrics.postgres().clone();
     let (requests, bytes) =
         (metrics.writes.queue_requests.clone(), metrics.writes.queue_bytes.clone());
-    let waiting_reads = metrics.reads.queue_requests.clone();
     let (inboxes, weak) = (lanes.inboxes().to_vec(), Arc::downgrade(reads));
     metrics.probe("queues", move || {
         let (mut all, mut all_bytes) = (0, 0);
@@ -28,7 +27,6 @@ pub(super) fn start(metrics: &Metrics, lanes: &Lanes, reads: &Arc<Pool>) {
         if let Some(status) = weak.upgrade().map(|reads| reads.status()) {
             of_postgres.pool_idle.set(status.available as i64);
             of_postgres.pool_in_use.set(status.size.saturating_sub(status.available) as i64);
-            waiting_reads.set(status.waiting as i64);
         }
         async {}.boxed()
     });

@@ -283,7 +283,8 @@ impl Writer {
         self.tables.run("DELETE FROM tombstone WHERE id = ?1", [fork.0])?;
         let Some(session) = self.loaded.sessions.get(&fork) else { return Ok(()) };
         let node = Node::session(&session.info.key, fork);
-        let rows = Snapshot { tables: &self.tables, now: self.loaded.now };
+        let clock = &*self.options.clock;
+        let rows = Snapshot { tables: &self.tables, now: self.loaded.now, clock };
         let past = finish(past(&rows, &node, 0, session.info.last_sequence))?;
         for (name, (value, version)) in past {
             if value.is_none() {

@@ -15,6 +15,7 @@ mod emptied;
 mod file;
 mod leftovers;
 mod listed;
+mod lists;
 mod load;
 mod lock;
 mod log;
@@ -47,13 +48,19 @@ use tokio::{
 };
 use tracing::error;
 
-use self::{disk::Disk, prelude::*, read::Snapshot, readers::Readers, writer::Writer};
+use self::{
+    disk::Disk,
+    prelude::*,
+    read::Snapshot,
+    readers::{Readers, join},
+    writer::Writer,
+};
 pub use compact::compact;
 pub use file::{OpenError, SqliteOptions, unfinished_bytes};
 pub use migrate::{dry_run, migrate_file};
 use sessiond_core::{
     commit::{Answer, Request},
-    read::{HistoryRead, NamesRead, Read, SessionRead, finish},
+    read::{Read, finish},
 };
 use sessiond_store::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
@@ -63,6 +70,9 @@ use sessiond_store::{
     queue::{Queue, WRITE_BYTES, WRITES_FULL},
 };
 
+/// Reads that have their turn at the same time, for each thread: when it ends one, the next has come.
+const READS_PER_THREAD: usize = 4;
+
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.
 pub struct SqliteStore {
     id: StoreId,
@@ -71,6 +81,7 @@ pub struct SqliteStore {
     condition: watch::Receiver<Condition>,
     writes: Arc<Queue<Submission>>,
     readers: Readers,
+    concurrent_reads: usize,
     /// Those that read, and last the one that writes.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -102,7 +113,7 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let (queue, notifies) = (Arc::clone(&writes), Arc::clone(&notifier));
     let writer = Writer::new(options, queue, notifies, tables, disk)
         .map_err(|error| OpenError::failed(&path, error))?;
-    let (readers, mut handles) = Readers::start(&lock, threads, &metrics.reads).map_err(failed)?;
+    let (readers, mut handles) = Readers::start(&lock, threads).map_err(failed)?;
     // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
     match thread::Builder::new().name("sqlite-write".into()).spawn(move || writer.run()) {
         Ok(thread) => handles.push(thread),
@@ -115,26 +126,20 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     }
     probes::start(&metrics, &writes, &readers, &clock);
     let condition = lock.condition.subscribe();
-    let threads = Mutex::new(handles);
-    Ok(SqliteStore { id, notifier, clock, condition, writes, readers, threads })
+    let (readers_count, threads) = (threads.max(1), Mutex::new(handles));
+    let concurrent_reads = READS_PER_THREAD * readers_count;
+    Ok(SqliteStore { id, notifier, clock, condition, writes, readers, concurrent_reads, threads })
 }
 
 impl SqliteStore {
-    /// Reads, in as many snapshots as it takes.
-    async fn read<Q>(&self, mut query: Q) -> Result<Q::Answer>
+    /// Reads in one snapshot.
+    async fn read<Q>(&self, query: Q) -> Result<Q::Answer>
     where
         Q: Read<Answer: Send> + Send + 'static,
     {
-        let now = self.clock.now();
-        loop {
-            let step = self
-                .readers
-                .read(move |tables| Ok((finish(query.step(&Snapshot { tables, now }))?, query)));
-            match step.await? {
-                (Some(answer), _) => return Ok(answer),
-                (None, unfinished) => query = unfinished,
-            }
-        }
+        let (clock, now) = (Arc::clone(&self.clock), self.clock.now());
+        let read = move |tables: &_| finish(query.read(&Snapshot { tables, now, clock: &*clock }));
+        self.readers.read(read).await
     }
 }
 
@@ -156,6 +161,10 @@ impl Store for SqliteStore {
         self.condition.clone()
     }
 
+    fn concurrent_reads(&self) -> usize {
+        self.concurrent_reads
+    }
+
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
         let (reply, answer) = oneshot::channel();
         let bytes = request.bytes();
@@ -166,7 +175,7 @@ impl Store for SqliteStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        self.read(SessionRead::from(query)).await
+        self.read(query).await
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
@@ -177,11 +186,11 @@ impl Store for SqliteStore {
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        self.read(NamesRead::from(query)).await
+        self.read(query).await
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        self.read(NamesRead::from(query)).await
+        self.read(query).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
@@ -189,7 +198,7 @@ impl Store for SqliteStore {
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.read(HistoryRead::from(query)).await
+        self.read(query).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
@@ -211,12 +220,6 @@ impl Store for SqliteStore {
         if let Err(error) = ended.await {
             error!(%error, "closing the store was interrupted");
         }
-    }
-}
-
-fn join(handle: JoinHandle<()>) {
-    if handle.join().is_err() {
-        error!("a thread of the store panicked");
     }
 }
 

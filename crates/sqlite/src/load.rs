@@ -55,7 +55,8 @@ impl Writer {
         if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {
             // An earlier load of the group may be older than what follows it.
             let node = Node::session(key, incarnation);
-            let rows = Snapshot { tables: &self.tables, now: self.loaded.now };
+            let clock = &*self.options.clock;
+            let rows = Snapshot { tables: &self.tables, now: self.loaded.now, clock };
             let past = finish(past(&rows, &node, 0, at))?.into_iter();
             let state = past.filter_map(|(name, (value, version))| Some((name, (value?, version))));
             let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
@@ -107,8 +108,10 @@ impl Writer {
         let (incarnation, version) = (info.incarnation, info.last_sequence);
         if !self.loaded.sessions.contains_key(&incarnation) {
             let own = ScopeState { row: incarnation.0, ..ScopeState::new(version, state_bytes) };
-            let markers = self.tables.markers(incarnation.0, version)?;
-            self.grown += SESSION_BYTES;
+            let max_rows = i64::MAX as usize;
+            let mut markers = self.tables.markers(incarnation.0, (0, version), max_rows)?;
+            markers.reverse();
+            self.grown += SESSION_BYTES + size_of_val(&*markers);
             self.loaded.addresses.insert(info.key.clone(), Some(incarnation));
             let session = SessionState { info, own, markers };
             self.loaded.sessions.insert(incarnation, session);

@@ -53,12 +53,18 @@ impl Tables {
         self.all(&sql, parameters, |row| row::session(row, row.get(SESSION_WIDTH)?))
     }
 
-    /// The markers of a session's rewinds up to an event.
-    pub(super) fn markers(&self, session: NodeId, up_to: Sequence) -> Result<Vec<Marker>> {
+    /// The markers of a session's rewinds behind one event and up to another, the newest ones first.
+    pub(super) fn markers(
+        &self,
+        session: NodeId,
+        (after, up_to): (Sequence, Sequence),
+        max_rows: usize,
+    ) -> Result<Vec<Marker>> {
         let sql = "SELECT sequence, rewind_to FROM event
-            WHERE session = ?1 AND sequence <= ?2 AND rewind_to IS NOT NULL ORDER BY sequence";
+            WHERE session = ?1 AND sequence > ?2 AND sequence <= ?3 AND rewind_to IS NOT NULL
+            ORDER BY sequence DESC LIMIT ?4";
         let marker = |row: &Row<'_>| Ok(Marker { sequence: row.get(0)?, to: row.get(1)? });
-        self.all(sql, (session, up_to), marker)
+        self.all(sql, (session, after, up_to, max_rows), marker)
     }
 
     /// The event of a session that has an id.

@@ -21,7 +21,6 @@ pub(super) fn start(
     readers: &Readers,
     clock: &Arc<dyn Clock>,
 ) {
-    let (gauges, reads) = (metrics.reads.clone(), readers.clone());
     let (requests, bytes) =
         (metrics.writes.queue_requests.clone(), metrics.writes.queue_bytes.clone());
     let writes = Arc::clone(writes);
@@ -29,7 +28,6 @@ pub(super) fn start(
         let (waiting, waiting_bytes) = writes.waiting();
         requests.set(waiting as i64);
         bytes.set(waiting_bytes as i64);
-        gauges.queue_requests.set(reads.waiting() as i64);
         async {}.boxed()
     });
     let (readers, clock) = (readers.clone(), Arc::clone(clock));

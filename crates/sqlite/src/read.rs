@@ -5,7 +5,9 @@ use std::{
     future::{Ready, ready},
 };
 
-use super::{log::Log, prelude::*, row::SESSION_COLUMNS};
+use rusqlite::params;
+
+use super::{lists, log::Log, prelude::*};
 use sessiond_core::{
     commit::{ScopeLogRow, Source},
     read::{
@@ -13,7 +15,10 @@ use sessiond_core::{
         SessionsQuery, is_of, runs,
     },
 };
-use sessiond_store::rows::{EVENT_COLUMNS, EVENT_HEAD_COLUMNS, change_columns};
+use sessiond_store::{
+    Clock,
+    rows::{EVENT_COLUMNS, EVENT_HEAD_COLUMNS, change_columns},
+};
 
 /// The columns of a row's changes, in either log.
 pub(super) const CHANGES: &str = "removed, set_json";
@@ -22,6 +27,7 @@ pub(super) const CHANGES: &str = "removed, set_json";
 pub(super) struct Snapshot<'t> {
     pub(super) tables: &'t Tables,
     pub(super) now: Time,
+    pub(super) clock: &'t dyn Clock,
 }
 
 fn at_once<T>(read: impl FnOnce() -> Result<T>) -> Ready<Result<T>> {
@@ -64,6 +70,10 @@ impl Snapshot<'_> {
 
 #[allow(refining_impl_trait, reason = "rows are there at once")]
 impl Rows for Snapshot<'_> {
+    fn time(&self) -> Time {
+        self.clock.now()
+    }
+
     fn now(&self) -> Ready<Time> {
         ready(self.now)
     }
@@ -97,7 +107,7 @@ impl Rows for Snapshot<'_> {
         max_rows: usize,
     ) -> Ready<Result<Vec<Result<SessionRecord>>>> {
         at_once(|| {
-            let SessionsQuery { app_name, user_id, order, .. } = query;
+            let SessionsQuery { app_name, user_id, seen, order, .. } = query;
             let node = match user_id {
                 None => Node::application(app_name),
                 Some(user) => Node::user(app_name, user),
@@ -111,9 +121,12 @@ impl Rows for Snapshot<'_> {
                 (None, SessionOrder::LeastRecent) => (i64::MIN, 0, "", ""),
                 (None, SessionOrder::MostRecent) => (i64::MAX, 0, "", ""),
             };
-            let behind = (scope, secs, nanos, user, session, self.tables.moved()?);
+            let moved = self.tables.moved()?;
+            let behind =
+                params![scope, secs, nanos, user, session, moved, lists::users_of(seen), max_rows];
+            let sql = lists::select(query);
             let mut listed = Vec::new();
-            let read = self.tables.each(&select_behind(query), behind, |row| {
+            let read = self.tables.each(&sql, behind, |row| {
                 let record = row::session(row, app_name.clone());
                 let goes_on = record.is_ok() && listed.len() + 1 < max_rows;
                 listed.push(record);
@@ -158,7 +171,7 @@ impl Rows for Snapshot<'_> {
     fn scopes(
         &self,
         app_name: Option<&AppName>,
-        (after, user): (&AppName, &UserId),
+        (after, up_to): (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> Ready<Result<Vec<(AppName, UserId, usize)>>> {
         at_once(|| {
@@ -167,10 +180,13 @@ impl Rows for Snapshot<'_> {
                 Some(_) => ("app = ?1 AND user > ?2", "user"),
             };
             let sql = format!(
-                "SELECT app, user, state_bytes FROM scope WHERE {behind} ORDER BY {order} LIMIT ?3"
+                "SELECT app, user, state_bytes FROM scope
+                 WHERE {behind} AND (app, user) <= (?3, ?4) ORDER BY {order} LIMIT ?5"
             );
             let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-            self.tables.all(&sql, (after.as_str(), user.as_str(), max_rows), row)
+            let [after, up_to] =
+                [after, up_to].map(|it| (it.app_name.as_str(), it.user_id.as_str()));
+            self.tables.all(&sql, (after.0, after.1, up_to.0, up_to.1, max_rows), row)
         })
     }
 
@@ -229,8 +245,13 @@ impl Rows for Snapshot<'_> {
         at_once(|| self.tables.snapshot(self.tables.node_id(node)?.unwrap_or(0), at))
     }
 
-    fn markers(&self, session: &Node, up_to: Sequence) -> Ready<Result<Vec<Marker>>> {
-        at_once(|| self.tables.markers(session.incarnation.0, up_to))
+    fn markers(
+        &self,
+        session: &Node,
+        range: (Sequence, Sequence),
+        max_rows: usize,
+    ) -> Ready<Result<Vec<Marker>>> {
+        at_once(|| self.tables.markers(session.incarnation.0, range, max_rows))
     }
 
     fn event_heads(&self, session: &Node, wanted: &[Sequence]) -> Ready<Result<Vec<EventHead>>> {
@@ -300,34 +321,4 @@ fn source(row: &Row<'_>, node: &Node) -> Result<Option<Source>> {
         session_id: row.get(8)?,
     };
     Ok(Some(Source { key, incarnation: Incarnation(incarnation), sequence: row.get(9)? }))
-}
-
-/// The sessions behind a place, without those that have moved, merged with those that have: `?6`. Ties ascend in either order.
-fn select_behind(query: &SessionsQuery) -> String {
-    // Of one user all have the same user id, which is not part of that index.
-    let (scope, ties, after) = match query.user_id {
-        None => ("app_scope", "user_id, session_id", "(?4, ?5)"),
-        Some(_) => ("user_scope", "session_id", "?5"),
-    };
-    let (behind, direction) = match query.order {
-        SessionOrder::LeastRecent => (">", "ASC"),
-        SessionOrder::MostRecent => ("<", "DESC"),
-    };
-    let select = |secs: &str, nanos: &str| {
-        format!(
-            "SELECT {SESSION_COLUMNS}, {secs} AS place_secs, {nanos} AS place_nanos
-             FROM session
-             WHERE ({secs}, {nanos}) {behind}= (?2, ?3)
-             AND (({secs}, {nanos}) {behind} (?2, ?3) OR ({ties}) > {after})"
-        )
-    };
-    let listed = select("listed_secs", "listed_nanos");
-    let moved = select("last_event_secs", "last_event_nanos");
-    let numbers = "(SELECT value FROM json_each(?6))";
-    // The plus keeps the index of the scope from being searched for all of its sessions.
-    format!(
-        "{listed} AND {scope} = ?1 AND id NOT IN {numbers}
-         UNION ALL {moved} AND +{scope} = ?1 AND id IN {numbers}
-         ORDER BY place_secs {direction}, place_nanos {direction}, {ties}"
-    )
 }

@@ -4,8 +4,9 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, Receiver, Sender},
     },
     thread::{self, JoinHandle},
 };
@@ -14,18 +15,14 @@ use tokio::sync::oneshot;
 use tracing::error;
 
 use super::{lock::FileLock, prelude::*};
-use sessiond_metrics::ReadMetrics;
-use sessiond_store::{
-    CallerId,
-    queue::{QUEUE_READS, Queue, READS_FULL},
-};
 
 /// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
 type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 
 #[derive(Clone)]
 pub(super) struct Readers {
-    queue: Arc<Queue<Job>>,
+    /// Callers wait before they come here, so that it is short. `None`: closed.
+    queue: Arc<Mutex<Option<Sender<Job>>>>,
     /// A flush of the file failed. Readers do not hold the file's lock, because others keep them beyond the end of the store.
     flush_failed: Arc<AtomicBool>,
     pub(super) damaged: Arc<AtomicU64>,
@@ -36,25 +33,19 @@ impl Readers {
     pub(super) fn start(
         file: &Arc<FileLock>,
         threads: usize,
-        metrics: &ReadMetrics,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
-        let waits = metrics.queue_wait.clone();
-        let queue = Arc::new(Queue::<Job>::new(QUEUE_READS, usize::MAX, READS_FULL, waits));
+        let (queue, jobs) = mpsc::channel();
+        let jobs = Arc::new(Mutex::new(jobs));
         let start = |at| {
-            let (file, queue) = (Arc::clone(file), Arc::clone(&queue));
+            let (file, jobs) = (Arc::clone(file), Arc::clone(&jobs));
             let thread = thread::Builder::new().name(format!("sqlite-read-{at}"));
-            thread.spawn(move || {
-                // At once, so that a file can still be read when it is removed.
-                let mut connection = connect(&file);
-                while let Some(job) = queue.pop() {
-                    // A job without a connection is dropped, so that its caller gets an answer.
-                    connection = connection.or_else(|| connect(&file)).filter(|it| job(it));
-                }
-            })
+            thread.spawn(move || work(&file, &jobs))
         };
-        let handles = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
+        let queue = Arc::new(Mutex::new(Some(queue)));
         let flush_failed = Arc::clone(&file.flush_failed);
-        Ok((Self { queue, flush_failed, damaged: Arc::default() }, handles))
+        let readers = Self { queue, flush_failed, damaged: Arc::default() };
+        let handles = all_or_none(threads.max(1), start, || readers.close())?;
+        Ok((readers, handles))
     }
 
     /// Reads in one snapshot.
@@ -87,17 +78,51 @@ impl Readers {
             let _ = reply.send(result);
             !failed
         });
-        self.queue.push(CallerId::INTERNAL, job, 0)?;
         let gone = || Error::StoreUnavailable(Cause::new("the reader ended before it answered"));
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        queue.ok_or(Error::Draining)?.send(job).map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    pub(super) fn waiting(&self) -> usize {
-        self.queue.waiting().0
-    }
-
     pub(super) fn close(&self) {
-        self.queue.close();
+        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// What one thread does until the queue is closed.
+fn work(file: &FileLock, jobs: &Mutex<Receiver<Job>>) {
+    // At once, so that a file can still be read when it is removed.
+    let mut connection = connect(file);
+    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok(job) = next() {
+        // A job without a connection is dropped, so that its caller gets an answer.
+        connection = connection.or_else(|| connect(file)).filter(|it| job(it));
+    }
+}
+
+/// Starts threads. If one cannot start, `end` ends those that have, and none is left when this returns.
+fn all_or_none(
+    count: usize,
+    start: impl Fn(usize) -> io::Result<JoinHandle<()>>,
+    end: impl FnOnce(),
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut started = Vec::new();
+    for at in 0..count {
+        match start(at) {
+            Ok(thread) => started.push(thread),
+            Err(error) => {
+                end();
+                started.into_iter().for_each(join);
+                return Err(error);
+            }
+        }
+    }
+    Ok(started)
+}
+
+pub(super) fn join(handle: JoinHandle<()>) {
+    if handle.join().is_err() {
+        error!("a thread of the store panicked");
     }
 }
 
@@ -116,4 +141,25 @@ fn in_snapshot<T>(tables: &Tables, work: impl FnOnce(&Tables) -> Result<T>) -> R
     let value = result?;
     ended?;
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_began_end_where_another_cannot_begin() {
+        let (ends, ended) = mpsc::channel::<()>();
+        let (ended, started) = (Arc::new(Mutex::new(ended)), Arc::new(()));
+        let start = |at| {
+            let (ended, started) = (Arc::clone(&ended), Arc::clone(&started));
+            let thread = move || {
+                let _started = started;
+                let _ = ended.lock().unwrap().recv();
+            };
+            if at < 2 { Ok(thread::spawn(thread)) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        };
+        assert!(all_or_none(3, start, || drop(ends)).is_err());
+        assert_eq!(Arc::strong_count(&started), 1);
+    }
 }

@@ -18,7 +18,6 @@ mod modes;
 mod opening;
 mod pages;
 pub(super) mod plans;
-mod scans;
 mod steps;
 mod verifying;
 
@@ -36,7 +35,7 @@ use sessiond_core::{
         error::Cause,
         event::{Fingerprint, NewEvent},
         id::{AppName, Author, EventId, RequestId},
-        page::{EventFilter, EventSelection},
+        page::EventSelection,
         scope::Scope,
         session::{Labels, State},
         time::Time,

@@ -26,7 +26,7 @@ use sessiond_store::{
 
 /// The writer, on one connection after the other.
 pub(super) struct Writer {
-    options: SqliteOptions,
+    pub(super) options: SqliteOptions,
     queue: Arc<Queue<Submission>>,
     notifier: Arc<Notifier>,
     pub(super) tables: Tables,

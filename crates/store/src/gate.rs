@@ -13,21 +13,22 @@
 
 mod guarded;
 mod limits;
-mod names;
-mod sessions;
+mod reads;
 
 use std::sync::Arc;
 
 use tokio::{sync::watch, time::timeout_at};
 
 use super::{
-    Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionQuery,
-    SessionView, StateQuery, StateView, Store, SystemClock, WatchPage, WatchQuery, instant,
+    ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
+    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    Store, SystemClock, UsersQuery, WatchPage, WatchQuery, instant,
 };
 use guarded::OfApplication as _;
 pub use guarded::{EndInvocation, Guarded};
 use limits::Limits;
 pub use limits::{LimitOptions, WatchPermit};
+use reads::ReadTurns;
 use sessiond_access::{Policies, Principal};
 use sessiond_core::{
     commit::{
@@ -35,17 +36,19 @@ use sessiond_core::{
         SessionUpdate, StateUpdate, StateUpdated,
     },
     domain::{
-        id::Author,
+        id::{AppName, Author, UserId},
         permission::{Permissions, Right},
         prelude::*,
     },
 };
+use sessiond_metrics::ReadMetrics;
 
 /// A store that asks for the rights of each caller.
 pub struct Gate {
     store: Arc<dyn Store>,
     policies: Policies,
     limits: Limits,
+    turns: ReadTurns,
 }
 
 /// Writes. Each counts as an append, and one of several events as several.
@@ -64,7 +67,7 @@ macro_rules! writes {
     )*};
 }
 
-/// Reads. One whose caller has stopped waiting ends.
+/// Reads, each in its caller's turn. One whose caller has stopped waiting ends.
 macro_rules! reads {
     ($($(#[$doc:meta])* $method:ident($query:ty) -> $answer:ty;)*) => {$(
         $(#[$doc])*
@@ -74,14 +77,20 @@ macro_rules! reads {
             query: $query,
         ) -> Result<$answer, Error> {
             let query = self.admit(context, query)?;
-            in_time(context, self.store.$method(query)).await
+            self.read(context, self.store.$method(query)).await
         }
     )*};
 }
 
 impl Gate {
-    pub fn new(store: Arc<dyn Store>, policies: Policies, limits: LimitOptions) -> Self {
-        Self { store, policies, limits: Limits::new(limits) }
+    pub fn new(
+        store: Arc<dyn Store>,
+        policies: Policies,
+        limits: LimitOptions,
+        metrics: ReadMetrics,
+    ) -> Self {
+        let turns = ReadTurns::new(store.concurrent_reads(), metrics);
+        Self { store, policies, limits: Limits::new(limits), turns }
     }
 
     /// The permissions of a caller now. Nothing begins without this, and nothing for a caller that has stopped waiting.
@@ -127,6 +136,9 @@ impl Gate {
 
     reads! {
         read_session(SessionQuery) -> SessionView;
+        list_sessions(SessionsQuery) -> SessionPage;
+        list_applications(ApplicationsQuery) -> NamePage<AppName>;
+        list_users(UsersQuery) -> NamePage<UserId>;
         read_state(StateQuery) -> StateView;
         read_changes(WatchQuery) -> WatchPage;
     }
@@ -143,7 +155,7 @@ impl Gate {
         append: &mut Append,
     ) -> Result<(), Error> {
         self.check(context, append)?;
-        let key = in_time(context, self.store.resolve(append.session.clone())).await?;
+        let key = self.read(context, self.store.resolve(append.session.clone())).await?;
         append.session = SessionRef::Full(key);
         Ok(())
     }
@@ -159,7 +171,7 @@ impl Gate {
         self.limits.principal_write(&context.principal, events)?;
         let key = match &append.session {
             SessionRef::Full(key) => key.clone(),
-            bare => in_time(context, self.store.resolve(bare.clone())).await?,
+            bare => self.read(context, self.store.resolve(bare.clone())).await?,
         };
         self.limits.application_write(&key.app_name, events)?;
         self.store.append(context, append.to(key)).await
@@ -183,7 +195,7 @@ impl Gate {
     ) -> Result<KeyChangePage, Error> {
         let permissions = self.permissions(context)?;
         query.guard(&permissions)?;
-        let mut page = in_time(context, self.store.list_key_changes(query)).await?;
+        let mut page = self.read(context, self.store.list_key_changes(query)).await?;
         for change in &mut page.changes {
             let sees = |(key, _): &(SessionKey, Sequence)| {
                 permissions.allow(Right::Read, &key.app_name, Some(&key.user_id))
@@ -226,15 +238,22 @@ impl Gate {
     pub async fn close(&self) {
         self.store.close().await;
     }
-}
 
-/// The answer of a read, unless its caller stops waiting before.
-async fn in_time<T>(
-    context: &RequestContext,
-    read: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    match context.deadline {
-        None => read.await,
-        Some(deadline) => timeout_at(deadline, read).await.unwrap_or(Err(Error::ExpiredInQueue)),
+    /// The answer of a read, in its caller's turn, unless the caller stops waiting before.
+    async fn read<T>(
+        &self,
+        context: &RequestContext,
+        read: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let read = async {
+            let _turn = self.turns.take(context.caller).await?;
+            read.await
+        };
+        match context.deadline {
+            None => read.await,
+            Some(deadline) => {
+                timeout_at(deadline, read).await.unwrap_or(Err(Error::ExpiredInQueue))
+            }
+        }
     }
 }

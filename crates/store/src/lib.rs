@@ -91,13 +91,17 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a request and commits what it changes. The answer is of the request's kind.
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error>;
 
+    /// Reads that are worth beginning at the same time: what it executes at once, and few more. The others wait for their turns before.
+    fn concurrent_reads(&self) -> usize;
+
     /// Reads a session with its merged state and a page of its events, now or as of an event; as of an event the answer's
     /// `last_sequence` and `last_event_time` are that event's.
     ///
     /// Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`], [`Error::BeyondLastSequence`].
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error>;
 
-    /// Lists sessions of an application or of one user.
+    /// Lists sessions of an application or of one user. A page of this and of other lists may be short or even empty and have a rest: it
+    /// ends when it has looked at [`PAGE_SCANNED`](sessiond_core::domain::limits::PAGE_SCANNED) rows.
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error>;
 
     /// Lists the applications that have a session, or state of their own or of one of their users.

@@ -171,15 +171,24 @@ impl<'a> Shared<'a> {
 
     /// The last changes of a key, newest first.
     async fn changes(&self, key: &str, page_size: i32) -> Result<Vec<v1::KeyChange>, Failure> {
-        let request = v1::ListKeyChangesRequest {
+        let mut request = v1::ListKeyChangesRequest {
             scope: Some(self.scope.clone()),
             key: key.to_owned(),
             page_size,
             json_form: JSON_FORM,
             ..Default::default()
         };
-        let call = async || self.server.state().list_key_changes(request.clone()).await;
-        Ok(retry(call).await?.changes)
+        let mut changes = Vec::new();
+        loop {
+            let call = async || self.server.state().list_key_changes(request.clone()).await;
+            let page = retry(call).await?;
+            changes.extend(page.changes);
+            request.page_token = page.next_page_token;
+            request.page_size = page_size.saturating_sub(changes.len() as i32);
+            if request.page_token.is_empty() || request.page_size <= 0 {
+                return Ok(changes);
+            }
+        }
     }
 
     /// Takes the keys that stay out of the event.

@@ -7,7 +7,10 @@ use tokio::sync::watch as channel;
 use super::*;
 use crate::{
     access::{Identity, Policies, Policy, Principal, parse},
-    domain::{permission::Right, scope::Scope},
+    domain::{
+        permission::{Right, Users},
+        scope::Scope,
+    },
     store::{
         ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionsQuery, StateUpdate, SystemClock,
         UsersQuery,
@@ -108,6 +111,7 @@ impl Guarded {
             let query = SessionsQuery {
                 app_name: AppName::new("shop").unwrap(),
                 user_id: None,
+                seen: Users::All,
                 labels: Labels::default(),
                 order,
                 after: None,
@@ -165,12 +169,12 @@ async fn lists_of_names_hold_what_an_administrator_may_see() {
         guarded.create("root", address(app, user, "s")).await.unwrap();
     }
     let apps = async |name| {
-        let query = ApplicationsQuery { after: None, max_items: 10 };
+        let query = ApplicationsQuery { seen: None, after: None, max_items: 10 };
         guarded.world.engine.list_applications(&caller(name), query, None).await.map(|it| it.items)
     };
     let users = async |name, app| {
         let app_name = AppName::new(app).unwrap();
-        let query = UsersQuery { app_name, after: None, max_items: 10 };
+        let query = UsersQuery { app_name, seen: None, after: None, max_items: 10 };
         guarded.world.engine.list_users(&caller(name), query, None).await.map(|it| it.items)
     };
     assert_eq!(apps("root").await.unwrap().len(), 3);

@@ -86,6 +86,10 @@ impl Store for GatedStore {
         self.inner.condition()
     }
 
+    fn concurrent_reads(&self) -> usize {
+        self.inner.concurrent_reads()
+    }
+
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
         if let Request::Append(append) = &request {
             let id = append.events[0].event_id.to_string();

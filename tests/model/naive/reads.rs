@@ -104,7 +104,7 @@ impl Naive {
         };
         changes.retain(|change| query.before.is_none_or(|before| change.version < before));
         changes.reverse();
-        Ok(KeyChangePage { changes, more: false, incarnation: incarnation(own) })
+        Ok(KeyChangePage { changes, rest: None, incarnation: incarnation(own) })
     }
 
     fn wide_key_changes(&self, scope: &Scope, key: &StateKey) -> Vec<KeyChange> {
@@ -235,7 +235,7 @@ impl Session {
         if selection.descending {
             events.reverse();
         }
-        EventPage { events, rest: None }
+        EventPage { events, rest: None, uncounted: None }
     }
 
     /// The changes of one of its own keys, oldest first: by each event whose version the value has, or that removed it.

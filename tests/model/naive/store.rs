@@ -57,6 +57,10 @@ impl Store for NaiveStore {
         watch::channel(Condition::Ready).1
     }
 
+    fn concurrent_reads(&self) -> usize {
+        1
+    }
+
     async fn commit(&self, _: &RequestContext, request: Request) -> Result<Answer, Error> {
         self.model().commit(&request, self.clock.now())
     }
@@ -75,16 +79,16 @@ impl Store for NaiveStore {
     ) -> Result<NamePage<AppName>, Error> {
         let mut names: Vec<_> = self.model().used().into_iter().map(|(app, _)| app).collect();
         names.dedup();
-        names.retain(|app| query.after.as_ref().is_none_or(|after| app > after));
-        Ok(NamePage { names, more: false })
+        names.retain(|app| query.after.as_ref().is_none_or(|after| *app.as_str() > *after.name));
+        Ok(NamePage { names, rest: None })
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
         let mut used = self.model().used();
         used.retain(|(app, _)| *app == query.app_name);
         let mut names: Vec<_> = used.into_iter().filter_map(|(_, user)| user).collect();
-        names.retain(|user| query.after.as_ref().is_none_or(|after| user > after));
-        Ok(NamePage { names, more: false })
+        names.retain(|user| query.after.as_ref().is_none_or(|after| *user.as_str() > *after.name));
+        Ok(NamePage { names, rest: None })
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

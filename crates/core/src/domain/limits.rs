@@ -74,9 +74,12 @@ pub const PAGE_ITEMS_DEFAULT: usize = 100;
 /// Items of a page at most; a request for more gets this many.
 pub const PAGE_ITEMS: usize = 1000;
 
-/// Rows that one step of a read scans for its filters, so that a filter without matches costs a reader milliseconds at a time, and
-/// a cancelled read stops. A page of changes ends here.
-pub const PAGE_SCANNED: usize = 20_000;
+/// Rows that a read looks at, after which its page ends with its token, perhaps empty: some ten milliseconds, so that nobody waits long
+/// for a read of others, however little passes their filter.
+pub const PAGE_SCANNED: usize = 2000;
+
+/// Milliseconds after which such a page ends as well: a safety net for slow disks. Rows that pass do not count, of which a page has few.
+pub const PAGE_MILLIS: u64 = 20;
 
 /// Bytes of a message, received or sent: what every gRPC client receives by default.
 pub const MESSAGE_BYTES: usize = 4 * 1024 * 1024;

@@ -29,6 +29,8 @@ pub struct EventSelection {
     pub up_to: Option<Sequence>,
     /// The number of newest events, out of those that pass all of the above; `None`: all.
     pub recent: Option<u64>,
+    /// Those behind this event have been counted for `recent`; `None`: none.
+    pub counted_to: Option<Sequence>,
     pub descending: bool,
     /// At least 1.
     pub max_items: usize,
@@ -44,6 +46,7 @@ impl Default for EventSelection {
             after: 0,
             up_to: None,
             recent: None,
+            counted_to: None,
             descending: false,
             max_items: usize::MAX,
             max_bytes: MESSAGE_BYTES,
@@ -57,9 +60,20 @@ pub struct EventPage {
     pub events: Vec<Event>,
     /// The rest of the selection; `None`: nothing. A short or even empty page may have a rest.
     pub rest: Option<Rest>,
+    /// The newest events are not counted yet. The page is empty, and its rest has none but the bounds that were asked for.
+    pub uncounted: Option<Uncounted>,
 }
 
-/// The interval `(after, up_to]` in which the rest of a selection lies. `recent` has been turned into `after`.
+/// What is left of counting the newest events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncounted {
+    /// How many are still to be found.
+    pub recent: u64,
+    /// Those behind this event have been counted.
+    pub counted_to: Sequence,
+}
+
+/// The interval `(after, up_to]` in which the rest of a selection lies. `recent` has been turned into `after`, unless it is [`Uncounted`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
     pub after: Sequence,

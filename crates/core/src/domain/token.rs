@@ -10,7 +10,7 @@ use super::{
     Sequence, Version,
     event::ScopeVersions,
     id::{SessionId, UserId},
-    page::Rest,
+    page::{Rest, Uncounted},
     scope::Scope,
     session::{Incarnation, SessionInfo},
     time::Time,
@@ -78,6 +78,7 @@ pub struct EventToken {
     pub rest: Rest,
     pub after_time: Option<Time>,
     pub include_rewound: bool,
+    pub uncounted: Option<Uncounted>,
 }
 
 /// Continues any other list behind a place in it.
@@ -97,8 +98,17 @@ pub type ChangeToken = PageToken<(Incarnation, Version)>;
 /// Of a state: behind a key.
 pub type StateToken = PageToken<(Incarnation, String)>;
 
-/// Behind a name.
-pub type NameToken = PageToken<String>;
+/// Of a list of names.
+pub type NameToken = PageToken<NamePlace>;
+
+/// A place in a list of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePlace {
+    pub name: String,
+    /// The user and the session up to which the rows of this name were looked at, in vain; an empty session: all of the user. `None`:
+    /// behind the name.
+    pub within: Option<(String, String)>,
+}
 
 /// Tells scopes, or requests, apart in a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -187,6 +197,23 @@ written_as! {
         |(time, (user, session))| Some((time, UserId::new(user).ok()?, SessionId::new(session).ok()?));
 }
 
+/// What a token ends with if it is there, so that one without it stays as it was.
+macro_rules! last {
+    ($($type:ty),*) => {$(
+        impl Field for Option<$type> {
+            fn write(&self, to: &mut Vec<u8>) {
+                self.iter().for_each(|it| it.write(to));
+            }
+
+            fn read(from: &mut &[u8]) -> Option<Self> {
+                if from.is_empty() { Some(None) } else { Field::read(from).map(Some) }
+            }
+        }
+    )*};
+}
+
+last!(Uncounted, (String, String));
+
 impl Field for String {
     fn write(&self, to: &mut Vec<u8>) {
         write_text(self, to);
@@ -239,11 +266,13 @@ fields!(Incarnation { 0 });
 fields!(ScopeVersions { application, user });
 fields!(Position { incarnation, sequence, versions });
 fields!(Rest { after, up_to });
+fields!(Uncounted { recent, counted_to });
+fields!(NamePlace { name, within });
 fields!(Life { scope, number });
 fields!(b'u': Uid { store, life });
 fields!(b'c': Cursor { store, scope, position });
 fields!(b'e': EventToken {
-    incarnation, request, from_session, as_of, rest, after_time, include_rewound
+    incarnation, request, from_session, as_of, rest, after_time, include_rewound, uncounted
 });
 
 impl<A: Field + Clone> PageToken<A> {

@@ -13,38 +13,63 @@ pub struct Marker {
     pub to: Sequence,
 }
 
-/// The visible events of a log as ranges `(after, up to]`, newest first.
+/// The visible events of a log as ranges `(after, up to]`, newest first, found from the newest down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visible(Vec<(Sequence, Sequence)>);
+pub struct Visible {
+    ranges: Vec<(Sequence, Sequence)>,
+    /// What is visible as of this event is not known yet.
+    end: Sequence,
+}
 
 impl Visible {
     /// The events visible as of event `as_of`. `markers` are the session's, in ascending order; later ones are ignored.
     pub fn new(markers: &[Marker], as_of: Sequence) -> Self {
-        let mut ranges = Vec::new();
-        let mut end = as_of;
-        let mut markers = markers;
-        while end > 0 {
-            markers = &markers[..markers.partition_point(|marker| marker.sequence <= end)];
-            let Some((marker, earlier)) = markers.split_last() else {
-                ranges.push((0, end));
-                break;
-            };
-            if marker.sequence < end {
-                ranges.push((marker.sequence, end));
+        let mut visible = Self::as_of(as_of);
+        visible.follow(markers.iter().rev());
+        visible.reach(0);
+        visible
+    }
+
+    /// As of an event, nothing known yet.
+    pub fn as_of(end: Sequence) -> Self {
+        Self { ranges: Vec::new(), end }
+    }
+
+    /// The event as of which the rest is visible; 0: everything is known.
+    pub fn end(&self) -> Sequence {
+        self.end
+    }
+
+    /// Follows the newest of the session's markers that are left, in descending order, and passes over what is hidden.
+    pub fn follow<'m>(&mut self, markers: impl IntoIterator<Item = &'m Marker>) {
+        for marker in markers {
+            if marker.sequence <= self.end {
+                self.reach(marker.sequence);
+                self.end = marker.to;
             }
-            end = marker.to;
-            markers = earlier;
         }
-        Self(ranges)
+    }
+
+    /// No marker is left above an event.
+    pub fn reach(&mut self, after: Sequence) {
+        if after < self.end {
+            self.ranges.push((after, self.end));
+            self.end = after;
+        }
     }
 
     pub fn contains(&self, sequence: Sequence) -> bool {
-        let at = self.0.partition_point(|&(after, _)| after >= sequence);
-        self.0.get(at).is_some_and(|&(_, end)| sequence <= end)
+        let at = self.ranges.partition_point(|&(after, _)| after >= sequence);
+        self.ranges.get(at).is_some_and(|&(_, end)| sequence <= end)
     }
 
-    pub fn ranges(&self) -> &[(Sequence, Sequence)] {
-        &self.0
+    /// What is known, as far as it lies in an interval.
+    pub fn within(
+        &self,
+        (after, up_to): (Sequence, Sequence),
+    ) -> impl Iterator<Item = (Sequence, Sequence)> {
+        let parts = self.ranges.iter().map(move |&(low, high)| (low.max(after), high.min(up_to)));
+        parts.filter(|(low, high)| low < high)
     }
 }
 

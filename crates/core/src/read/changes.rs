@@ -5,6 +5,7 @@ use futures_util::future::{join, try_join};
 use super::{
     Bases, Budget, Node, PIECE_ROWS, Read, Rows, ScopeChange, ScopeHead, WatchPage, WatchQuery,
     first_of, log,
+    scan::Scan,
     session::{shared, visible_from},
 };
 use crate::domain::{delta::changes, prelude::*};
@@ -12,7 +13,7 @@ use crate::domain::{delta::changes, prelude::*};
 impl Read for WatchQuery {
     type Answer = WatchPage;
 
-    async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<WatchPage>, Error> {
+    async fn read<R: Rows>(&self, rows: &R) -> Result<WatchPage, Error> {
         let (nodes, info) = visible_from(rows, &self.scope).await?;
         if let Some(info) = &info
             && info.incarnation != self.position.incarnation
@@ -49,7 +50,7 @@ impl Read for WatchQuery {
                 page.end_before_damage(followed)?;
             }
         }
-        Ok(Some(page))
+        Ok(page)
     }
 }
 
@@ -73,6 +74,7 @@ async fn follow_events<R: Rows>(
     page: &mut WatchPage,
     budget: &mut Budget,
 ) -> Result<(), Error> {
+    let begin = page.position.sequence;
     let read = async {
         while page.position.sequence < last {
             let (items_left, bytes_left) = budget.left();
@@ -89,10 +91,14 @@ async fn follow_events<R: Rows>(
         }
         Ok(())
     };
-    let (visible, read) = join(log::visible(rows, session, last), read).await;
+    let mut visible = Visible::as_of(last);
+    let found = log::find_visible(rows, session, &mut visible, (begin, last), u64::MAX);
+    let (found, read) = join(found, read).await;
     // Without the markers, no event is known to be visible.
-    let visible = visible.inspect_err(|_| page.events.clear())?;
-    log::mark_rewound(&mut page.events, &visible);
+    found.inspect_err(|_| page.events.clear())?;
+    for event in &mut page.events {
+        event.rewound = !visible.contains(event.sequence);
+    }
     read
 }
 
@@ -115,7 +121,7 @@ async fn follow_changes<R: Rows>(
     if *at < last {
         *at = (*at).max(base);
     }
-    let mut rows_left = PAGE_SCANNED;
+    let mut scan = Scan::new(rows);
     while *at < last {
         let found = log::changes(rows, node, (*at, last), own, false).await?;
         let results: Vec<Vec<KeyResult>> =
@@ -125,14 +131,15 @@ async fn follow_changes<R: Rows>(
         names.dedup();
         let newest = rows.newest(node, &names).await?;
         for (row, results) in found.iter().zip(&results) {
-            if rows_left == 0 {
+            if scan.is_over() {
                 page.complete = false;
                 return Ok(());
             }
-            // Each key was looked up, which counts as a row.
-            rows_left = rows_left.saturating_sub(1 + results.len());
             let is_newest = |(key, _): &&KeyResult| newest.get(key.name()) == Some(&row.version);
             let changes: Changes = changes(results.iter().filter(is_newest));
+            // Each key was looked up, which counts as a row.
+            let looked_at = 1 + results.len();
+            scan.look(looked_at, if changes.is_empty() { 0 } else { looked_at });
             if !changes.is_empty() {
                 if !budget.take(changes.text_len()) {
                     page.complete = false;

@@ -1,7 +1,6 @@
 //! Reading a session with a page of its events, now or as of an event.
 //!
-//! First the newest events are counted, if only some of them are wanted; then the page is filled. Events that a rewind hid are skipped,
-//! and no step looks at more rows than it may.
+//! First the newest events are counted, if only some of them are wanted; then the page is filled. Events that a rewind hid are skipped.
 
 use std::collections::VecDeque;
 
@@ -11,49 +10,16 @@ use super::{
     Budget, EventHead, Node, PIECE_ROWS, Read, Rows, SessionQuery, SessionView,
     bare::only,
     first_of, log,
+    scan::Scan,
     session::{live, merged, merged_as_of},
 };
 use crate::domain::prelude::*;
 
-/// The most rows that a filter looks at in one read: it reads short columns only.
-const FILTERED_ROWS: usize = 2000;
-
-/// A read of a session. All of its steps see the log up to the same event, which never changes.
-pub struct SessionRead {
-    query: SessionQuery,
-    /// Of the first step, without events.
-    view: Option<SessionView>,
-    search: Option<Search>,
-}
-
-impl From<SessionQuery> for SessionRead {
-    fn from(query: SessionQuery) -> Self {
-        Self { query, view: None, search: None }
-    }
-}
-
-impl Read for SessionRead {
+impl Read for SessionQuery {
     type Answer = SessionView;
 
-    /// Errors: [`Error::SessionNotFound`] also if the session has gone since the first step.
-    async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<SessionView>, Error> {
-        match (&self.view, &mut self.search) {
-            (Some(SessionView { info, .. }), Some(search)) => {
-                let found = rows.session(&info.key).await?;
-                if found.is_none_or(|it| it.info.incarnation != info.incarnation) {
-                    return Err(Error::not_found(&info.key));
-                }
-                let events = search.step(rows).await?;
-                Ok(self.answer(events))
-            }
-            _ => self.begin(rows).await,
-        }
-    }
-}
-
-impl SessionRead {
-    async fn begin<R: Rows>(&mut self, rows: &R) -> Result<Option<SessionView>, Error> {
-        let SessionQuery { session, as_of, with_state, events } = &self.query;
+    async fn read<R: Rows>(&self, rows: &R) -> Result<SessionView, Error> {
+        let Self { session, as_of, with_state, events } = self;
         let mut info = match session {
             SessionRef::Full(key) => live(rows, key).await?,
             SessionRef::Bare(id, visible) => only(rows, id, visible).await?,
@@ -63,12 +29,12 @@ impl SessionRead {
             return Err(Error::BeyondLastSequence { asked, last_sequence: newest });
         }
         let nodes = Node::visible(&Scope::Session(info.key.clone()), Some(info.incarnation));
-        let node = nodes[ScopeKind::Session as usize].clone();
+        let node = &nodes[ScopeKind::Session as usize];
         let mut versions = info.created_versions;
         if let Some(at) = *as_of {
             (info.last_sequence, info.last_event_time) = (at, info.create_time);
             if at > 0 {
-                for head in log::event_heads(rows, &node, &[at]).await? {
+                for head in log::event_heads(rows, node, &[at]).await? {
                     (info.last_event_time, versions) = (head.event_time, head.versions);
                 }
             }
@@ -80,140 +46,125 @@ impl SessionRead {
                 (true, Some(at)) => Some(merged_as_of(rows, &nodes, (at, newest), versions).await?),
             })
         };
-        let search = events.clone().map(|wanted| Search::new(node, info.last_sequence, wanted));
-        self.search = search;
-        let events = OptionFuture::from(self.search.as_mut().map(|search| search.step(rows)));
+        let page = |wanted: &EventSelection| {
+            Search::new(rows, node, info.last_sequence, wanted.clone()).page()
+        };
+        let events = OptionFuture::from(events.as_ref().map(page));
         let (state, events) = try_join(state, async { events.await.transpose() }).await?;
-        self.view = Some(SessionView { info, state, events: None });
-        Ok(self.answer(events.flatten()))
-    }
-
-    /// The answer, if the page is complete or none was asked for.
-    fn answer(&mut self, events: Option<EventPage>) -> Option<SessionView> {
-        let is_complete = events.is_some() || self.search.is_none();
-        let view = if is_complete { self.view.take() } else { None };
-        view.map(|view| SessionView { events, ..view })
+        Ok(SessionView { info, state, events })
     }
 }
 
 /// What is still to be looked at, and what was found.
-struct Search {
-    node: Node,
+struct Search<'r, R> {
+    rows: &'r R,
+    node: &'r Node,
     /// The newest event that is looked at.
     limit: Sequence,
+    visible: Visible,
     /// Its interval becomes narrower with each row.
     selection: EventSelection,
-    /// From where the beginning of `selection.recent` is still to be searched downwards.
-    from: Sequence,
     /// Events that were found for the page.
     found: Vec<Event>,
     budget: Budget,
+    scan: Scan<'r, R>,
 }
 
-/// What ended a step.
-enum End {
-    /// Nothing is left.
-    Whole,
-    Full,
-    /// It has looked at as many rows as it may.
-    Scanned,
-}
-
-impl Search {
-    fn new(node: Node, limit: Sequence, selection: EventSelection) -> Self {
+impl<'r, R: Rows> Search<'r, R> {
+    fn new(rows: &'r R, node: &'r Node, limit: Sequence, selection: EventSelection) -> Self {
         let budget = Budget::new(selection.max_items, selection.max_bytes);
-        Self { node, limit, from: limit, found: Vec::new(), budget, selection }
+        let (visible, scan) = (Visible::as_of(limit), Scan::new(rows));
+        Self { rows, node, limit, visible, selection, found: Vec::new(), budget, scan }
     }
 
-    /// `None`: the page takes another step.
-    async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<EventPage>, Error> {
-        let visible = log::visible(rows, &self.node, self.limit).await?;
-        if !self.count(rows, &visible).await? {
-            return Ok(None);
-        }
-        let is_whole = match self.fill(rows, &visible).await {
-            // What lies before the damage is a page. The next one begins with the damage.
-            Err(Error::Damaged(..)) if !self.found.is_empty() => false,
-            end => match end? {
-                End::Whole => true,
-                End::Full => false,
-                End::Scanned => return Ok(None),
+    async fn page(mut self) -> Result<EventPage, Error> {
+        let uncounted = self.count().await?;
+        let is_whole = match uncounted {
+            Some(_) => false,
+            None => match self.fill().await {
+                // What lies before the damage is a page. The next one begins with the damage.
+                Err(Error::Damaged(..)) if !self.found.is_empty() => false,
+                is_whole => is_whole?,
             },
         };
-        let EventSelection { after, up_to, .. } = self.selection;
-        let rest = (!is_whole).then_some(Rest { after, up_to });
-        log::mark_rewound(&mut self.found, &visible);
-        Ok(Some(EventPage { events: std::mem::take(&mut self.found), rest }))
+        let EventSelection { after, up_to, filter, .. } = &self.selection;
+        let rest = (!is_whole).then_some(Rest { after: *after, up_to: *up_to });
+        let oldest = self.found.iter().map(|event| event.sequence).min();
+        if let (true, Some(oldest)) = (filter.include_rewound, oldest) {
+            let range = (oldest - 1, self.limit);
+            log::find_visible(self.rows, self.node, &mut self.visible, range, u64::MAX).await?;
+            for event in &mut self.found {
+                event.rewound = !self.visible.contains(event.sequence);
+            }
+        }
+        Ok(EventPage { events: self.found, rest, uncounted })
     }
 
-    /// Turns `recent` into the event behind which the selection begins. Returns whether that is known now.
-    async fn count<R: Rows>(&mut self, rows: &R, visible: &Visible) -> Result<bool, Error> {
-        let Some(mut missing) = self.selection.recent else { return Ok(true) };
-        let mut rows_left = PAGE_SCANNED;
-        let mut piece = first_piece(usize::try_from(missing).unwrap_or(usize::MAX));
+    /// Turns `recent` into the event behind which the selection begins, or returns what is left to count.
+    async fn count(&mut self) -> Result<Option<Uncounted>, Error> {
+        let Some(mut missing) = self.selection.recent else { return Ok(None) };
+        let mut from = self.selection.counted_to.unwrap_or(self.limit);
         if self.all_pass() {
-            for (low, high) in self.ranges(visible, self.from) {
+            for (low, high) in self.ranges(from, true, missing).await? {
                 if missing == 0 {
                     break;
                 }
-                self.from = high - missing.min(high - low);
-                missing -= high - self.from;
+                from = high - missing.min(high - low);
+                missing -= high - from;
             }
         }
-        while missing > 0 {
-            if rows_left == 0 {
-                return Ok(false);
+        let mut piece = first_piece(usize::try_from(missing).unwrap_or(usize::MAX));
+        while missing > 0 && !self.all_pass() {
+            let wanted = self.wanted(from, true, piece).await?;
+            if wanted.is_empty() {
+                break;
             }
-            let wanted = first_of(&self.ranges(visible, self.from), true, piece.min(rows_left));
-            piece = (piece * 2).min(FILTERED_ROWS);
-            if wanted.is_empty() || self.all_pass() {
-                self.selection.recent = None;
-                return Ok(true);
+            if self.scan.is_over() {
+                return Ok(Some(Uncounted { recent: missing, counted_to: from }));
             }
-            for head in log::event_heads(rows, &self.node, &wanted).await? {
-                self.from = head.sequence - 1;
-                rows_left -= 1;
-                missing -= u64::from(passes(&head, &self.selection.filter));
+            piece *= 2;
+            let heads = log::event_heads(self.rows, self.node, &wanted).await?;
+            let before = missing;
+            for head in &heads {
+                from = head.sequence - 1;
+                missing -= u64::from(passes(head, &self.selection.filter));
                 if missing == 0 {
                     break;
                 }
             }
-            self.selection.recent = Some(missing);
+            let counted = usize::try_from(before - missing).unwrap_or(usize::MAX);
+            self.scan.look(heads.len(), counted);
         }
-        self.selection.after = self.selection.after.max(self.from);
-        self.selection.recent = None;
-        Ok(true)
+        if missing == 0 {
+            self.selection.after = self.selection.after.max(from);
+        }
+        Ok(None)
     }
 
-    async fn fill<R: Rows>(&mut self, rows: &R, visible: &Visible) -> Result<End, Error> {
+    /// Fills the page. Returns whether nothing is left.
+    async fn fill(&mut self) -> Result<bool, Error> {
         let descending = self.selection.descending;
-        let mut rows_left = PAGE_SCANNED;
         let mut max_rows = first_piece(self.budget.left().0.saturating_add(1));
         // Events that pass and are not on the page yet, and the last row that was looked at for them.
         let (mut passing, mut looked_at) = (VecDeque::new(), 0);
         loop {
             if passing.is_empty() {
-                let mut ranges = self.ranges(visible, self.limit);
-                if !descending {
-                    ranges.reverse();
-                }
-                let wanted = first_of(&ranges, descending, max_rows);
+                let wanted = self.wanted(self.limit, descending, max_rows).await?;
                 if wanted.is_empty() {
-                    return Ok(End::Whole);
+                    return Ok(true);
                 }
-                if rows_left == 0 {
-                    return Ok(End::Scanned);
+                if self.scan.is_over() {
+                    return Ok(false);
                 }
-                rows_left = rows_left.saturating_sub(wanted.len());
-                max_rows = (max_rows * 2).min(FILTERED_ROWS);
-                (passing, looked_at) = self.passing(rows, wanted).await?;
+                max_rows *= 2;
+                (passing, looked_at) = self.passing(wanted).await?;
             }
             let (items_left, bytes_left) = self.budget.left();
             let at_once = PIECE_ROWS.min(items_left.saturating_add(1));
             let piece: Vec<Sequence> = passing.iter().copied().take(at_once).collect();
-            for event in log::events(rows, &self.node, &piece, bytes_left).await? {
+            for event in log::events(self.rows, self.node, &piece, bytes_left).await? {
                 if !self.budget.take(event.bytes()) {
-                    return Ok(End::Full);
+                    return Ok(false);
                 }
                 self.advance(event.sequence);
                 passing.pop_front();
@@ -226,18 +177,19 @@ impl Search {
     }
 
     /// Those of some rows that pass, and the last row that was looked at.
-    async fn passing<R: Rows>(
-        &self,
-        rows: &R,
+    async fn passing(
+        &mut self,
         mut wanted: Vec<Sequence>,
     ) -> Result<(VecDeque<Sequence>, Sequence), Error> {
         let mut last = wanted.last().copied().unwrap_or_default();
+        let mut looked_at = wanted.len();
         if !self.all_pass() {
-            let heads = log::event_heads(rows, &self.node, &wanted).await?;
-            last = heads.last().map_or(last, |head| head.sequence);
+            let heads = log::event_heads(self.rows, self.node, &wanted).await?;
+            (last, looked_at) = (heads.last().map_or(last, |head| head.sequence), heads.len());
             let heads = heads.iter().filter(|head| passes(head, &self.selection.filter));
             wanted = heads.map(|head| head.sequence).collect();
         }
+        self.scan.look(looked_at, wanted.len());
         Ok((wanted.into(), last))
     }
 
@@ -254,20 +206,44 @@ impl Search {
         self.selection.filter == EventFilter { include_rewound, ..EventFilter::default() }
     }
 
-    /// The part of the log up to an event that the selection and the rewinds leave, newest first.
-    fn ranges(&self, visible: &Visible, end: Sequence) -> Vec<(Sequence, Sequence)> {
+    /// The next rows to look at up to an event. No more than the page may look at, but one is named if any is left.
+    async fn wanted(
+        &mut self,
+        end: Sequence,
+        descending: bool,
+        max_rows: usize,
+    ) -> Result<Vec<Sequence>, Error> {
+        let max_rows = max_rows.min(self.scan.left().max(1));
+        let ranges = self.ranges(end, descending, max_rows as u64).await?;
+        Ok(first_of(&ranges, descending, max_rows))
+    }
+
+    /// The part of the log up to an event that the selection and the rewinds leave, in the order of the read: `wanted` events, or all.
+    async fn ranges(
+        &mut self,
+        end: Sequence,
+        descending: bool,
+        wanted: u64,
+    ) -> Result<Vec<(Sequence, Sequence)>, Error> {
         let EventSelection { filter, after, up_to, .. } = &self.selection;
-        let end = up_to.map_or(end, |up_to| up_to.min(end));
-        let whole = [(0, self.limit)];
-        let parts = if filter.include_rewound { &whole[..] } else { visible.ranges() };
-        let parts = parts.iter().map(|&(low, high)| (low.max(*after), high.min(end)));
-        parts.filter(|(low, high)| low < high).collect()
+        let part = (*after, up_to.map_or(end, |up_to| up_to.min(end)));
+        if filter.include_rewound {
+            return Ok(if part.0 < part.1 { vec![part] } else { Vec::new() });
+        }
+        // The oldest ones are known when all newer ones are.
+        let wanted = if descending { wanted } else { u64::MAX };
+        log::find_visible(self.rows, self.node, &mut self.visible, part, wanted).await?;
+        let mut ranges: Vec<_> = self.visible.within(part).collect();
+        if !descending {
+            ranges.reverse();
+        }
+        Ok(ranges)
     }
 }
 
 /// Rows to look at first, for some events.
 fn first_piece(events: usize) -> usize {
-    events.clamp(PIECE_ROWS, FILTERED_ROWS)
+    events.clamp(PIECE_ROWS, PAGE_SCANNED)
 }
 
 /// Whether an event passes a filter, rewinds aside.

@@ -6,13 +6,16 @@ use std::{
 };
 
 use super::{
-    Budget, Node, Read, Rows, SessionOrder, SessionPage, SessionRecord, SessionsQuery,
+    Budget, Node, Read, Rows, SessionOrder, SessionPage, SessionRecord, SessionsQuery, scan::Scan,
     session::undamaged,
 };
-use crate::domain::prelude::*;
+use crate::domain::{permission::Users, prelude::*};
 
 /// Sessions that are read at once.
 const PIECE_SESSIONS: usize = 500;
+
+/// Sessions of each user that are read at once, at least, where a caller sees some users: a page of one has to get on.
+const FEWEST_SESSIONS: usize = 16;
 
 /// The place of a session in the order of a list.
 pub type ListKey = (Time, UserId, SessionId);
@@ -37,33 +40,36 @@ pub fn compare<U: Ord, S: Ord>(
 impl Read for SessionsQuery {
     type Answer = SessionPage;
 
-    async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<SessionPage>, Error> {
+    async fn read<R: Rows>(&self, rows: &R) -> Result<SessionPage, Error> {
         let mut page = SessionPage { sessions: Vec::new(), rest: self.after.clone() };
         let mut budget = Budget::new(self.max_items, self.max_bytes);
-        let mut scanned = 0;
+        let mut scan = Scan::new(rows);
+        // Of each of them as many may be read as of all together.
+        let users = match (&self.user_id, &self.seen) {
+            (None, Users::Only(users)) => users.len().max(1),
+            (Some(_), _) | (None, Users::All) => 1,
+        };
         // One more than the page takes tells whether others follow. When few pass, more are read at once.
         let mut piece = self.max_items.saturating_add(1);
-        while scanned < PAGE_SCANNED {
-            let max_rows = piece.min(PIECE_SESSIONS);
+        while !scan.is_over() {
+            let of_each = (scan.left() / users).max(FEWEST_SESSIONS.min(scan.left()));
+            let max_rows = piece.min(PIECE_SESSIONS).min(of_each);
             piece = max_rows * 4;
             let listed = rows.listed(self, page.rest.as_ref(), max_rows).await?;
-            let is_end = listed.len() < max_rows;
-            scanned += listed.len();
+            let (looked_at, taken) = (listed.len(), page.sessions.len());
             match self.put(rows, listed, &mut page, &mut budget).await {
                 // What lies before the damage is a page. The next one begins with the damage.
-                Err(Error::Damaged(..)) if !page.sessions.is_empty() => return Ok(Some(page)),
+                Err(Error::Damaged(..)) if !page.sessions.is_empty() => break,
                 Err(error) => return Err(error),
-                Ok(false) => return Ok(Some(page)),
-                Ok(true) if is_end => return Ok(Some(SessionPage { rest: None, ..page })),
-                Ok(true) => {}
+                Ok(false) => break,
+                Ok(true) if looked_at < max_rows => return Ok(SessionPage { rest: None, ..page }),
+                Ok(true) => {
+                    scan.look(looked_at, page.sessions.len() - taken);
+                    scan.look((users - 1) * max_rows, (users - 1) * max_rows);
+                }
             }
         }
-        if !page.sessions.is_empty() {
-            return Ok(Some(page));
-        }
-        // None of the sessions that were read passes: go on instead of answering an empty page.
-        self.after = page.rest;
-        Ok(None)
+        Ok(page)
     }
 }
 

@@ -13,6 +13,12 @@ pub const PIECE_ROWS: usize = 256;
 /// Bytes of their long columns: a piece ends with the row that reaches them.
 pub const PIECE_BYTES: usize = 1 << 20;
 
+/// Markers that are read at first: most reads need the newest one alone.
+const FIRST_MARKERS: usize = 16;
+
+/// Markers that are read at once: a millisecond.
+const PIECE_MARKERS: usize = 4096;
+
 /// The first versions of ranges `(after, up_to]`, which are in the order of the read.
 pub fn first_of(ranges: &[(Version, Version)], descending: bool, max_rows: usize) -> Vec<Version> {
     let versions = ranges.iter().flat_map(|&(after, up_to)| {
@@ -83,13 +89,6 @@ pub async fn events<R: Rows>(
     until_missing(found, wanted, |event| event.sequence)
 }
 
-/// Marks the events that are not visible.
-pub fn mark_rewound(events: &mut [Event], visible: &Visible) {
-    for event in events {
-        event.rewound = !visible.contains(event.sequence);
-    }
-}
-
 pub async fn event_heads<R: Rows>(
     rows: &R,
     session: &Node,
@@ -111,7 +110,26 @@ pub async fn changes<R: Rows>(
     until_missing(found, &wanted, |row| row.version)
 }
 
-/// The events that rewinds leave visible as of an event.
-pub async fn visible<R: Rows>(rows: &R, session: &Node, as_of: Sequence) -> Result<Visible, Error> {
-    Ok(Visible::new(&rows.markers(session, as_of).await?, as_of))
+/// Learns which events of an interval rewinds leave visible: the newest `wanted` of them, or all. It reads the markers from the newest
+/// down, and those that a rewind hid only as far as they lie in a piece.
+pub async fn find_visible<R: Rows>(
+    rows: &R,
+    session: &Node,
+    visible: &mut Visible,
+    (after, up_to): (Sequence, Sequence),
+    wanted: u64,
+) -> Result<(), Error> {
+    let mut max_rows = FIRST_MARKERS;
+    let known = |visible: &Visible| -> u64 {
+        visible.within((after, up_to)).map(|(low, high)| high - low).sum()
+    };
+    while visible.end() > after && known(visible) < wanted {
+        let markers = rows.markers(session, (after, visible.end()), max_rows).await?;
+        visible.follow(&markers);
+        if markers.len() < max_rows {
+            visible.reach(after);
+        }
+        max_rows = (max_rows * 4).min(PIECE_MARKERS);
+    }
+    Ok(())
 }

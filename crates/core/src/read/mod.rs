@@ -1,10 +1,10 @@
 //! The semantics of every read, decided once for all stores, over the [rows](Rows) of one snapshot.
 //!
 //! ```text
-//! query ──> Read::step ──asks──> Rows ──rows──> answer
+//! query ──> Read::read ──asks──> Rows ──rows──> answer
 //! ```
 //!
-//! A store opens a snapshot and hands its rows to [`Read::step`]; it has SQL and rows, and no semantics. Nothing here reads a clock or
+//! A store opens a snapshot and hands its rows to [`Read::read`]; it has SQL and rows, and no semantics. Nothing here reads a clock or
 //! knows a database, and the futures run on any executor: those of a store whose rows never wait are [ready](finish) at once.
 
 pub mod bare;
@@ -17,19 +17,18 @@ mod names;
 mod past;
 mod query;
 mod rows;
+mod scan;
 mod session;
 #[cfg(test)]
 mod tests;
 
 use futures_util::FutureExt as _;
 
-pub use events::SessionRead;
-pub use history::HistoryRead;
 pub use lists::{ListKey, compare, list_key};
 pub use log::{
     PIECE_BYTES, PIECE_ROWS, event_heads, first_of, is_of, runs, until_damage, until_missing,
 };
-pub use names::{NamesRead, behind_all};
+pub use names::behind_all;
 pub use past::{Past, fold, past};
 pub use query::Budget;
 pub use query::{
@@ -41,7 +40,7 @@ pub use rows::{EventHead, Node, Rows, ScopeHead, SessionRecord};
 
 use crate::domain::error::Error;
 
-/// A read. It takes several steps if it looks at many rows, each in a snapshot of its own, so that none is held for long.
+/// A read of one snapshot. It looks at a bounded number of rows: its page ends there, and says how it goes on.
 #[expect(
     async_fn_in_trait,
     reason = "a store whose rows never wait polls on the thread of its connection"
@@ -49,8 +48,7 @@ use crate::domain::error::Error;
 pub trait Read {
     type Answer;
 
-    /// Reads on. `None`: another step follows.
-    async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<Self::Answer>, Error>;
+    async fn read<R: Rows>(&self, rows: &R) -> Result<Self::Answer, Error>;
 }
 
 /// The result of a read over rows that never wait.

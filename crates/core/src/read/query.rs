@@ -1,7 +1,11 @@
 //! Queries to a store, their results, and how much of a page is taken.
 
 use super::ListKey;
-use crate::domain::prelude::*;
+use crate::domain::{
+    permission::{Pattern, Users},
+    prelude::*,
+    token::NamePlace,
+};
 
 #[derive(Clone, Debug)]
 pub struct SessionQuery {
@@ -43,6 +47,8 @@ pub struct SessionsQuery {
     pub app_name: AppName,
     /// Only sessions of this user.
     pub user_id: Option<UserId>,
+    /// Without one: only sessions of these.
+    pub seen: Users,
     /// Only sessions with all of these labels.
     pub labels: Labels,
     pub order: SessionOrder,
@@ -60,15 +66,17 @@ pub struct SessionsQuery {
 pub struct SessionPage {
     /// In the requested order, with their states if requested.
     pub sessions: Vec<(SessionInfo, Option<State>)>,
-    /// The last session looked at, behind which the next page begins; `None` at the end. A short page may have more behind it, an
-    /// empty one has not.
+    /// The last session looked at, behind which the next page begins; `None` at the end. A short or even empty page may have more behind
+    /// it.
     pub rest: Option<ListKey>,
 }
 
 #[derive(Clone, Debug)]
 pub struct ApplicationsQuery {
-    /// Only those behind this one.
-    pub after: Option<AppName>,
+    /// Only those that match one of these; `None`: all.
+    pub seen: Option<Vec<Pattern>>,
+    /// Only those behind this place.
+    pub after: Option<NamePlace>,
     /// Maximum number of items, at least 1.
     pub max_items: usize,
 }
@@ -76,8 +84,10 @@ pub struct ApplicationsQuery {
 #[derive(Clone, Debug)]
 pub struct UsersQuery {
     pub app_name: AppName,
-    /// Only those behind this one.
-    pub after: Option<UserId>,
+    /// Only those that match one of these; `None`: all.
+    pub seen: Option<Vec<Pattern>>,
+    /// Only those behind this place.
+    pub after: Option<NamePlace>,
     /// Maximum number of items, at least 1.
     pub max_items: usize,
 }
@@ -86,15 +96,8 @@ pub struct UsersQuery {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamePage<T> {
     pub names: Vec<T>,
-    /// Whether others follow.
-    pub more: bool,
-}
-
-impl<T> NamePage<T> {
-    /// The first `max_items` of all names behind a page.
-    pub fn first(mut names: impl Iterator<Item = T>, max_items: usize) -> Self {
-        Self { names: names.by_ref().take(max_items).collect(), more: names.next().is_some() }
-    }
+    /// Where the next page begins; `None` at the end. A short or even empty page may have more behind it.
+    pub rest: Option<NamePlace>,
 }
 
 #[derive(Clone, Debug)]
@@ -173,24 +176,24 @@ pub struct KeyChange {
 #[derive(Clone, Debug)]
 pub struct KeyChangePage {
     pub changes: Vec<KeyChange>,
-    /// Whether older ones are left.
-    pub more: bool,
+    /// Only changes below this version are left; `None`: none.
+    pub rest: Option<Version>,
     /// The session's incarnation if the key is a session's own, otherwise 0.
     pub incarnation: Incarnation,
 }
 
 impl KeyChangePage {
     pub fn empty(incarnation: Incarnation) -> Self {
-        Self { changes: Vec::new(), more: false, incarnation }
+        Self { changes: Vec::new(), rest: None, incarnation }
     }
 
-    /// Adds a change that fits. Returns whether it did; otherwise older ones are left.
+    /// Adds a change that fits. Returns whether it did.
     pub fn put(&mut self, change: KeyChange, budget: &mut Budget) -> bool {
-        self.more = !budget.take(change.value.as_ref().map_or(0, Json::len));
-        if !self.more {
+        let fits = budget.take(change.value.as_ref().map_or(0, Json::len));
+        if fits {
             self.changes.push(change);
         }
-        !self.more
+        fits
     }
 }
 

@@ -120,7 +120,10 @@ impl From<&Event> for ScopeLogRow {
 /// early: before a row that is missing or [damaged](super::until_damage), and once the long columns have `max_bytes`. An error says that
 /// the first row cannot be read.
 pub trait Rows {
-    /// By the store's clock.
+    /// The time at this moment, by the store's clock.
+    fn time(&self) -> Time;
+
+    /// The time of the snapshot, by the store's clock.
     fn now(&self) -> impl Future<Output = Time> + Send;
 
     /// The session at an address, expired or not.
@@ -155,12 +158,12 @@ pub trait Rows {
         max_rows: usize,
     ) -> impl Future<Output = Result<Vec<(SessionKey, Option<Time>)>, Error>> + Send;
 
-    /// Applications and users, or those of one application, in their order behind one: each with the bytes of its state. `max_rows` unless
-    /// no more follow.
+    /// Applications and users, or those of one application, in their order: each with the bytes of its state. Those behind one and up to
+    /// another, by the addresses of any of their sessions; `max_rows` unless no more follow.
     fn scopes(
         &self,
         app_name: Option<&AppName>,
-        after: (&AppName, &UserId),
+        range: (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> impl Future<Output = Result<Vec<(AppName, UserId, usize)>, Error>> + Send;
 
@@ -193,11 +196,13 @@ pub trait Rows {
         at: Version,
     ) -> impl Future<Output = Result<(Past, Version), Error>> + Send;
 
-    /// The markers of a session's rewinds up to an event, in ascending order.
+    /// The newest markers of a session's rewinds behind one event and up to another, in descending order. `max_rows` unless no more
+    /// follow.
     fn markers(
         &self,
         session: &Node,
-        up_to: Sequence,
+        range: (Sequence, Sequence),
+        max_rows: usize,
     ) -> impl Future<Output = Result<Vec<Marker>, Error>> + Send;
 
     /// Events of a session. No column is long.

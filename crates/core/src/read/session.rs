@@ -126,7 +126,7 @@ pub async fn some_keys<R: Rows>(
 impl Read for StateQuery {
     type Answer = StateView;
 
-    async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<StateView>, Error> {
+    async fn read<R: Rows>(&self, rows: &R) -> Result<StateView, Error> {
         let (nodes, info) = visible_from(rows, &self.scope).await?;
         let state = async {
             match &self.keys {
@@ -141,6 +141,6 @@ impl Read for StateQuery {
             sequence: info.as_ref().map_or(0, |info| info.last_sequence),
             versions: ScopeVersions { application, user },
         };
-        Ok(Some(StateView { state, position, info, bases: Bases::of_heads(heads) }))
+        Ok(StateView { state, position, info, bases: Bases::of_heads(heads) })
     }
 }

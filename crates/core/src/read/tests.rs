@@ -1,32 +1,12 @@
 //! The kernel alone, over rows that tests write down: one application, one user, and at most one session.
 
+mod bounds;
 mod faults;
-
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::atomic::{AtomicU64, Ordering},
-};
+mod written;
 
 use super::*;
-use crate::{
-    commit::{ScopeLogRow, Source},
-    domain::{error::Damage, prelude::*},
-};
-
-/// Rows, by the kind of their scope. A position that is missing was lost.
-#[derive(Default)]
-struct Written {
-    session: Option<SessionInfo>,
-    heads: [ScopeHead; 2],
-    states: [BTreeMap<String, (Json, Version)>; 3],
-    events: BTreeMap<Sequence, Event>,
-    changes: [BTreeMap<Version, ScopeLogRow>; 2],
-    snapshots: [BTreeMap<Version, Past>; 3],
-    markers_are_damaged: bool,
-    ids_are_not_read: bool,
-    /// The first read of this change fails.
-    lost: AtomicU64,
-}
+use crate::domain::{error::Damage, prelude::*};
+use written::Written;
 
 fn text(value: &str) -> Json {
     Json::string(value)
@@ -78,179 +58,6 @@ fn event(sequence: Sequence, rewind_to: Option<Sequence>, keys: &[(&str, &str)])
         rewound: false,
         versions: ScopeVersions { application: 0, user: sequence },
         trace_id: None,
-    }
-}
-
-impl Written {
-    /// A session of some events; with each the user's key `n` changed as well.
-    fn events(events: impl IntoIterator<Item = Event>) -> Self {
-        let mut written = Self::default();
-        for event in events {
-            let sequence = event.sequence;
-            let changes = sets(&[("user:n", &sequence.to_string())]);
-            let (commit_time, author) = (event.commit_time, event.author.clone());
-            let source = Source { key: key(), incarnation: Incarnation(7), sequence };
-            let (version, source) = (sequence, Some(source));
-            let row = ScopeLogRow { version, commit_time, author, source, changes };
-            written.changes[1].insert(sequence, row);
-            written.states[1].insert("n".into(), (text(&sequence.to_string()), sequence));
-            for (key, value) in event.changes.results() {
-                written.states[2].insert(key.name().into(), (value.unwrap(), sequence));
-            }
-            written.events.insert(sequence, event);
-        }
-        let last = written.events.keys().last().copied().unwrap_or(0);
-        written.session = Some(session(last));
-        written.heads[1] = ScopeHead { version: last, base: 0, state_bytes: 10 };
-        written
-    }
-
-    fn of<Q: Read>(&self, mut query: Q) -> Result<Q::Answer, Error> {
-        loop {
-            if let Some(answer) = finish(query.step(self))? {
-                return Ok(answer);
-            }
-        }
-    }
-
-    fn page(&self, selection: EventSelection) -> Result<EventPage, Error> {
-        let events = Some(selection);
-        let query = SessionQuery { events, ..SessionQuery::info(SessionRef::Full(key())) };
-        Ok(self.of(SessionRead::from(query))?.events.unwrap())
-    }
-
-    fn as_of(&self, at: Sequence) -> Result<String, Error> {
-        let query = SessionQuery {
-            as_of: Some(at),
-            with_state: true,
-            ..SessionQuery::info(SessionRef::Full(key()))
-        };
-        Ok(self.of(SessionRead::from(query))?.state.unwrap().to_json().as_str().to_owned())
-    }
-}
-
-impl Rows for Written {
-    async fn now(&self) -> Time {
-        Time::from_stored(100, 0)
-    }
-
-    async fn session(&self, _: &SessionKey) -> Result<Option<SessionRecord>, Error> {
-        Ok(self.session.clone().map(|info| SessionRecord { info, state_bytes: 0 }))
-    }
-
-    async fn of_id(
-        &self,
-        _: &SessionId,
-        after: Option<&SessionInfo>,
-        _: usize,
-    ) -> Result<Vec<SessionInfo>, Error> {
-        assert!(!self.ids_are_not_read, "sessions of an id were read");
-        Ok(self.session.iter().filter(|_| after.is_none()).cloned().collect())
-    }
-
-    async fn listed(
-        &self,
-        _: &SessionsQuery,
-        _: Option<&ListKey>,
-        _: usize,
-    ) -> Result<Vec<Result<SessionRecord, Error>>, Error> {
-        Ok(Vec::new())
-    }
-
-    async fn addresses(
-        &self,
-        _: Option<&AppName>,
-        _: (&SessionKey, &SessionKey),
-        _: usize,
-    ) -> Result<Vec<(SessionKey, Option<Time>)>, Error> {
-        Ok(Vec::new())
-    }
-
-    async fn scopes(
-        &self,
-        _: Option<&AppName>,
-        _: (&AppName, &UserId),
-        _: usize,
-    ) -> Result<Vec<(AppName, UserId, usize)>, Error> {
-        Ok(Vec::new())
-    }
-
-    async fn heads(&self, shared: &[Node]) -> Result<Vec<ScopeHead>, Error> {
-        Ok(shared.iter().map(|node| self.heads[node.kind() as usize]).collect())
-    }
-
-    async fn states(&self, nodes: &[Node]) -> Result<Vec<Vec<StateEntry>>, Error> {
-        let state = |node: &Node| {
-            let entries = self.states[node.kind() as usize].iter();
-            let entry = |(name, (value, version)): (&String, &(Json, Version))| {
-                let (key, value) = (StateKey::in_scope(node.kind(), name), value.clone());
-                StateEntry { key, value, version: *version }
-            };
-            entries.map(entry).collect()
-        };
-        Ok(nodes.iter().map(state).collect())
-    }
-
-    async fn keys(&self, keys: &[(&Node, &StateKey)]) -> Result<Vec<StateEntry>, Error> {
-        let nodes: Vec<Node> = keys.iter().map(|(node, _)| (*node).clone()).collect();
-        let states = self.states(&nodes).await?.into_iter().flatten();
-        Ok(states.filter(|entry| keys.iter().any(|(_, key)| **key == entry.key)).collect())
-    }
-
-    async fn newest(
-        &self,
-        node: &Node,
-        names: &[&str],
-    ) -> Result<HashMap<Box<str>, Version>, Error> {
-        let state = &self.states[node.kind() as usize];
-        let newest = names.iter().filter_map(|name| Some(((*name).into(), state.get(*name)?.1)));
-        Ok(newest.collect())
-    }
-
-    async fn snapshot(&self, node: &Node, at: Version) -> Result<(Past, Version), Error> {
-        let found = self.snapshots[node.kind() as usize].range(..=at).next_back();
-        Ok(found.map(|(version, past)| (past.clone(), *version)).unwrap_or_default())
-    }
-
-    async fn markers(&self, _: &Node, up_to: Sequence) -> Result<Vec<Marker>, Error> {
-        if self.markers_are_damaged {
-            return Err(Error::damaged(Damage::Log, "a marker"));
-        }
-        let marker =
-            |event: &Event| Some(Marker { sequence: event.sequence, to: event.rewind_to? });
-        Ok(self.events.range(..=up_to).filter_map(|(_, event)| marker(event)).collect())
-    }
-
-    async fn event_heads(&self, _: &Node, wanted: &[Sequence]) -> Result<Vec<EventHead>, Error> {
-        Ok(wanted.iter().filter_map(|at| self.events.get(at)).map(EventHead::from).collect())
-    }
-
-    async fn events(&self, _: &Node, wanted: &[Sequence], _: usize) -> Result<Vec<Event>, Error> {
-        Ok(wanted.iter().filter_map(|at| self.events.get(at)).cloned().collect())
-    }
-
-    async fn changes(
-        &self,
-        node: &Node,
-        wanted: &[Version],
-        except: Option<Incarnation>,
-        _: usize,
-    ) -> Result<Vec<ScopeLogRow>, Error> {
-        if wanted.contains(&self.lost.load(Ordering::Relaxed)) {
-            self.lost.store(0, Ordering::Relaxed);
-            return Err(Error::internal("lost"));
-        }
-        let row = |at: &Version| match node.kind() {
-            ScopeKind::Session => self.events.get(at).map(ScopeLogRow::from),
-            kind => self.changes[kind as usize].get(at).cloned(),
-        };
-        let without = |mut row: ScopeLogRow| {
-            if is_of(except, row.source.as_ref()) {
-                row.changes = Changes::default();
-            }
-            row
-        };
-        Ok(wanted.iter().filter_map(row).map(without).collect())
     }
 }
 
@@ -337,13 +144,13 @@ fn an_earlier_life_of_a_user_is_not_read() {
         max_items: 10,
         max_bytes: usize::MAX,
     };
-    let page = written.of(HistoryRead::from(query.clone())).unwrap();
+    let page = written.of(query.clone()).unwrap();
     let versions = page.changes.iter().map(|change| change.version);
-    assert_eq!((versions.collect::<Vec<_>>(), page.more), (vec![6, 5, 4], false));
+    assert_eq!((versions.collect::<Vec<_>>(), page.rest), (vec![6, 5, 4], None));
     let query = KeyChangeQuery { max_items: 2, before: Some(6), ..query };
-    let page = written.of(HistoryRead::from(query)).unwrap();
+    let page = written.of(query).unwrap();
     let versions = page.changes.iter().map(|change| change.version);
-    assert_eq!((versions.collect::<Vec<_>>(), page.more), (vec![5, 4], false));
+    assert_eq!((versions.collect::<Vec<_>>(), page.rest), (vec![5, 4], None));
 }
 
 #[test]

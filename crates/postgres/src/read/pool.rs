@@ -1,5 +1,5 @@
 //! The reads of a store, each on a connection of a pool. A read is a transaction of its own, which sees one point in time and never waits
-//! for a writer. Those that may look at many rows do it in several transactions.
+//! for a writer.
 
 use std::{
     sync::{
@@ -30,12 +30,7 @@ use super::{
     figures,
     rows::Reader,
 };
-use sessiond_core::read::Read;
-use sessiond_store::{
-    figures::Figures,
-    instant,
-    queue::{QUEUE_READS, READS_FULL},
-};
+use sessiond_store::{figures::Figures, queue::READS_FULL};
 
 /// How long a read waits for a connection of others: less than callers wait for an answer.
 const WAIT: Duration = Duration::from_secs(5);
@@ -76,12 +71,12 @@ pub(in super::super) struct Pool {
 
 /// What a read does in its transaction. It is done again if the connection is lost.
 pub(in super::super) trait Work<Q, T>:
-    for<'a> Fn(&'a Reader<'_>, &'a mut Q) -> BoxFuture<'a, Result<T, Error>>
+    for<'a> Fn(&'a Reader<'_>, &'a Q) -> BoxFuture<'a, Result<T, Error>>
 {
 }
 
 impl<Q, T, F> Work<Q, T> for F where
-    F: for<'a> Fn(&'a Reader<'_>, &'a mut Q) -> BoxFuture<'a, Result<T, Error>>
+    F: for<'a> Fn(&'a Reader<'_>, &'a Q) -> BoxFuture<'a, Result<T, Error>>
 {
 }
 
@@ -117,23 +112,35 @@ impl Pool {
         Ok(Self { connections, shared, runtime, in_flight, damaged: AtomicU64::new(0) })
     }
 
-    /// Reads, in as many snapshots as it takes.
-    pub(in super::super) async fn read<Q: Read>(
+    /// Reads in one snapshot: on another connection if the first is lost on the way.
+    pub(in super::super) async fn read<Q, T>(
         &self,
-        query: impl Into<Q>,
-        step: impl Work<Q, Option<Q::Answer>>,
-    ) -> Result<Q::Answer, Error> {
-        let (_in_flight, mut query) = (self.begin()?, query.into());
-        loop {
-            if let Some(answer) = self.snapshot(&mut query, &step).await? {
-                return Ok(answer);
-            }
+        query: Q,
+        work: impl Work<Q, T>,
+    ) -> Result<T, Error> {
+        let _in_flight = self.begin()?;
+        let (mut read, is_lost) = self.attempt(&query, &work).await?;
+        if is_lost {
+            // What ended this one, such as a restart of the server, ended the idle ones as well.
+            self.connections.retain(|_, _| false);
+            (read, _) = self.attempt(&query, &work).await?;
         }
+        match &read {
+            Err(error @ Error::Internal(_)) => error!(%error, "a read failed"),
+            Err(error @ Error::Damaged(..)) => {
+                let damaged_reads = self.damaged.fetch_add(1, Ordering::Relaxed) + 1;
+                // Ever more rarely, because damage is read again and again.
+                if damaged_reads.is_power_of_two() {
+                    error!(%error, damaged_reads, "a read met damage");
+                }
+            }
+            _ => {}
+        }
+        read
     }
 
     pub(in super::super) async fn figures(&self) -> Result<Figures, Error> {
-        let _in_flight = self.begin()?;
-        self.snapshot(&mut (), &|reader: &Reader<'_>, ()| figures::read(reader).boxed()).await
+        self.read((), |reader: &Reader<'_>, ()| figures::read(reader).boxed()).await
     }
 
     pub(in super::super) fn status(&self) -> Status {
@@ -158,39 +165,17 @@ impl Pool {
         if self.in_flight.is_closed() { Err(Error::Draining) } else { Ok(token) }
     }
 
-    /// Reads in one snapshot: on another connection if the first is lost on the way.
-    async fn snapshot<Q, T>(&self, query: &mut Q, work: &impl Work<Q, T>) -> Result<T, Error> {
-        let (mut read, is_lost) = self.attempt(query, work).await?;
-        if is_lost {
-            // What ended this one, such as a restart of the server, ended the idle ones as well.
-            self.connections.retain(|_, _| false);
-            (read, _) = self.attempt(query, work).await?;
-        }
-        match &read {
-            Err(error @ Error::Internal(_)) => error!(%error, "a read failed"),
-            Err(error @ Error::Damaged(..)) => {
-                let damaged_reads = self.damaged.fetch_add(1, Ordering::Relaxed) + 1;
-                // Ever more rarely, because damage is read again and again.
-                if damaged_reads.is_power_of_two() {
-                    error!(%error, damaged_reads, "a read met damage");
-                }
-            }
-            _ => {}
-        }
-        read
-    }
-
     /// Reads on one connection. Returns whether that was lost, or stayed silent for longer than a statement may take.
     async fn attempt<Q, T>(
         &self,
-        query: &mut Q,
+        query: &Q,
         work: &impl Work<Q, T>,
     ) -> Result<(Result<T, Error>, bool), Error> {
         let lease = Lease { connection: Some(self.take().await?), runtime: &self.runtime };
         let Some(connection) = &lease.connection else {
             return Err(Error::internal("no connection"));
         };
-        let reader = Reader::new(connection);
+        let reader = Reader::new(connection, &*self.shared.clock);
         let begin = async {
             let (begin, time) = (connection.begin_snapshot(), connection.one(DATABASE_TIME));
             let ((), time) = try_join(begin, time).await?;
@@ -203,14 +188,7 @@ impl Pool {
     }
 
     async fn take(&self) -> Result<Object<Connector>, Error> {
-        if self.status().waiting >= QUEUE_READS {
-            return Err(READS_FULL);
-        }
-        let waits = &self.shared.options.metrics.reads.queue_wait;
-        let began = instant();
-        let got = self.connections.get().await;
-        waits.observe(began.elapsed().as_secs_f64());
-        got.map_err(|error| match error {
+        self.connections.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => READS_FULL,
             PoolError::Closed => Error::Draining,
             PoolError::Backend(error) => error,

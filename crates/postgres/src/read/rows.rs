@@ -11,12 +11,16 @@ use super::super::{
 };
 use sessiond_core::{
     commit::{ScopeLogRow, Source},
+    domain::permission::Users,
     read::{
         EventHead, ListKey, Node, Past, Rows, ScopeHead, SessionOrder, SessionRecord,
         SessionsQuery, is_of, until_damage,
     },
 };
-use sessiond_store::rows::{EVENT_COLUMNS, EVENT_HEAD_COLUMNS, change_columns};
+use sessiond_store::{
+    Clock,
+    rows::{EVENT_COLUMNS, EVENT_HEAD_COLUMNS, change_columns},
+};
 
 const READ_HEADS: &str = "
 SELECT n.place, s.version, s.base, s.state_bytes
@@ -44,17 +48,19 @@ pub(in super::super) struct Reader<'c> {
     pub(super) connection: &'c Connection,
     /// It comes with the first answer, so that what does not need it can be sent before.
     now: SetOnce<Time>,
+    /// Tells how long it has taken; `None`: that is not bounded.
+    clock: Option<&'c dyn Clock>,
 }
 
 impl<'c> Reader<'c> {
     /// In a transaction that begins. `now` is told later.
-    pub(super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, now: SetOnce::new() }
+    pub(super) fn new(connection: &'c Connection, clock: &'c dyn Clock) -> Self {
+        Self { connection, now: SetOnce::new(), clock: Some(clock) }
     }
 
     /// In a transaction that has begun, whose time is known.
     pub(in super::super) fn at(connection: &'c Connection, now: Time) -> Self {
-        Self { connection, now: SetOnce::new_with(Some(now)) }
+        Self { connection, now: SetOnce::new_with(Some(now)), clock: None }
     }
 
     /// Tells the time of the transaction.
@@ -64,6 +70,10 @@ impl<'c> Reader<'c> {
 }
 
 impl Rows for Reader<'_> {
+    fn time(&self) -> Time {
+        self.clock.map_or_else(Time::default, Clock::now)
+    }
+
     async fn now(&self) -> Time {
         *self.now.wait().await
     }
@@ -111,7 +121,10 @@ impl Rows for Reader<'_> {
         // Of one user all have the same user id.
         let user = query.user_id.as_ref().map_or(user, UserId::as_str);
         let select = Columns::new(select_list(query)).text(&query.app_name).time(time).text(user);
-        let select = select.text(session).number(max_rows as u64);
+        let mut select = select.text(session).number(max_rows as u64);
+        if let (None, Users::Only(users)) = (&query.user_id, &query.seen) {
+            select = select.texts(users.iter());
+        }
         Ok(select.all(self.connection).await?.iter().map(record).collect())
     }
 
@@ -138,7 +151,7 @@ impl Rows for Reader<'_> {
     async fn scopes(
         &self,
         app_name: Option<&AppName>,
-        (after, user): (&AppName, &UserId),
+        (after, up_to): (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> Result<Vec<(AppName, UserId, usize)>, Error> {
         let (behind, order) = match app_name {
@@ -147,9 +160,10 @@ impl Rows for Reader<'_> {
         };
         let sql = format!(
             "SELECT app_name, user_id, state_bytes FROM scope
-             WHERE {behind} ORDER BY {order} LIMIT $3"
+             WHERE {behind} AND (app_name, user_id) <= ($3, $4) ORDER BY {order} LIMIT $5"
         );
-        let select = Columns::new(sql).text(after).text(user).number(max_rows as u64);
+        let select = Columns::new(sql).text(&after.app_name).text(&after.user_id);
+        let select = select.text(&up_to.app_name).text(&up_to.user_id).number(max_rows as u64);
         let rows = select.all(self.connection).await?;
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, bytes(row, 2)?))).collect()
     }
@@ -223,11 +237,18 @@ impl Rows for Reader<'_> {
         Ok((past.collect(), number(row, 0)?))
     }
 
-    async fn markers(&self, session: &Node, up_to: Sequence) -> Result<Vec<Marker>, Error> {
+    async fn markers(
+        &self,
+        session: &Node,
+        (after, up_to): (Sequence, Sequence),
+        max_rows: usize,
+    ) -> Result<Vec<Marker>, Error> {
         let sql = "SELECT sequence, rewind_to FROM marker
-            WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 AND sequence <= $4
-            ORDER BY sequence";
-        let rows = Columns::new(sql).node(session).number(up_to).all(self.connection).await?;
+            WHERE app_name = $1 AND user_id = $2 AND incarnation = $3
+                AND sequence > $4 AND sequence <= $5
+            ORDER BY sequence DESC LIMIT $6";
+        let select = Columns::new(sql).node(session).number(after).number(up_to);
+        let rows = select.number(max_rows as u64).all(self.connection).await?;
         let marker = |row: &Row| Ok(Marker { sequence: number(row, 0)?, to: number(row, 1)? });
         rows.iter().map(marker).collect()
     }
@@ -274,11 +295,14 @@ impl Rows for Reader<'_> {
     }
 }
 
-/// The sessions of a list behind a place. Ties ascend in either order.
+/// The sessions of a list behind a place. Ties ascend in either order. Of several users, `$7`, each has no more than are wanted of all, so
+/// that the index of users is read and nothing else.
 fn select_list(query: &SessionsQuery) -> String {
-    let (user, ties, after) = match query.user_id {
-        None => ("", "l.user_id, l.session_id", "($4, $5)"),
-        Some(_) => ("AND l.user_id = $4", "l.session_id", "$5"),
+    let across = ("l.user_id, l.session_id", "($4, $5)");
+    let (user, (ties, after)) = match (&query.user_id, &query.seen) {
+        (Some(_), _) => ("AND l.user_id = $4", ("l.session_id", "$5")),
+        (None, Users::Only(_)) => ("AND l.user_id = u.seen", across),
+        (None, Users::All) => ("", across),
     };
     let (behind, direction) = match query.order {
         SessionOrder::LeastRecent => (">", "ASC"),
@@ -286,14 +310,22 @@ fn select_list(query: &SessionsQuery) -> String {
     };
     let time = "(l.last_event_secs, s.last_event_nanos)";
     let columns = SESSION_COLUMNS.replace(", ", ", s.");
-    format!(
+    let list = format!(
         "SELECT s.{columns} FROM session_list l
          JOIN session s ON s.app_name = l.app_name AND s.user_id = l.user_id
              AND s.session_id = l.session_id
          WHERE l.app_name = $1 {user} AND l.last_event_secs {behind}= $2
              AND ({time} {behind} ($2, $3) OR {time} = ($2, $3) AND ({ties}) > {after})
          ORDER BY l.last_event_secs {direction}, s.last_event_nanos {direction}, {ties} LIMIT $6"
-    )
+    );
+    match (&query.user_id, &query.seen) {
+        (None, Users::Only(_)) => format!(
+            "SELECT s.* FROM unnest($7::text[]) AS u (seen) CROSS JOIN LATERAL ({list}) AS s
+             ORDER BY last_event_secs {direction}, last_event_nanos {direction}, user_id, session_id
+             LIMIT $6"
+        ),
+        _ => list,
+    }
 }
 
 fn record(row: &Row) -> Result<SessionRecord, Error> {

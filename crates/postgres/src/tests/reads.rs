@@ -2,18 +2,15 @@
 
 use super::{plans::scan_of, *};
 use crate::{connect::connection::Connection, read::rows::Reader};
-use sessiond_core::{
-    domain::page::EventSelection,
-    read::{HistoryRead, NamesRead, Read, SessionRead},
-};
+use sessiond_core::{domain::page::EventSelection, domain::permission::Users, read::Read};
 use sessiond_store::{
     ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
     UsersQuery, WatchQuery,
 };
 
 /// The answer of a read of few rows.
-async fn answer<Q: Read>(reader: &Reader<'_>, mut query: Q) -> Q::Answer {
-    query.step(reader).await.unwrap().unwrap()
+async fn answer<Q: Read>(reader: &Reader<'_>, query: Q) -> Q::Answer {
+    query.read(reader).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,6 +79,7 @@ async fn listed(reader: &Reader<'_>, order: SessionOrder) -> Vec<String> {
         let query = SessionsQuery {
             app_name: address("s").app_name,
             user_id: None,
+            seen: Users::All,
             labels: Labels::default(),
             order,
             after,
@@ -110,7 +108,7 @@ async fn read_events(reader: &Reader<'_>) {
             {
                 let events = Some(events.clone());
                 let query = SessionQuery { session, as_of: None, with_state: true, events };
-                let view = answer(reader, SessionRead::from(query)).await;
+                let view = answer(reader, query).await;
                 assert!(view.events.is_some_and(|page| !page.events.is_empty()));
             }
         }
@@ -120,7 +118,7 @@ async fn read_events(reader: &Reader<'_>) {
         with_state: true,
         ..SessionQuery::info(SessionRef::Full(address("s")))
     };
-    assert_eq!(answer(reader, SessionRead::from(past)).await.info.last_sequence, 3);
+    assert_eq!(answer(reader, past).await.info.last_sequence, 3);
 }
 
 async fn read_state(reader: &Reader<'_>) {
@@ -142,7 +140,7 @@ async fn read_state(reader: &Reader<'_>) {
             max_items: 100,
             max_bytes: 1000,
         };
-        assert!(answer(reader, HistoryRead::from(query)).await.changes.len() > 10);
+        assert!(answer(reader, query).await.changes.len() > 10);
         let all = StateQuery { scope: scope.clone(), keys: None };
         let now = answer(reader, all).await.position;
         let position = Position { sequence: 0, versions: ScopeVersions::default(), ..now };
@@ -153,11 +151,13 @@ async fn read_state(reader: &Reader<'_>) {
 
 async fn list(reader: &Reader<'_>) {
     let SessionKey { app_name, user_id, .. } = address("s");
-    for user_id in [None, Some(user_id.clone())] {
+    let only = Users::Only(Arc::new([user_id.clone()].into()));
+    for (user_id, seen) in [(None, Users::All), (Some(user_id.clone()), Users::All), (None, only)] {
         for order in [SessionOrder::LeastRecent, SessionOrder::MostRecent] {
             let query = SessionsQuery {
                 app_name: app_name.clone(),
                 user_id: user_id.clone(),
+                seen: seen.clone(),
                 labels: Labels::default(),
                 order,
                 after: None,
@@ -168,8 +168,8 @@ async fn list(reader: &Reader<'_>) {
             answer(reader, query).await;
         }
     }
-    let applications = ApplicationsQuery { after: None, max_items: 10 };
-    answer(reader, NamesRead::from(applications)).await;
-    let users = UsersQuery { app_name, after: None, max_items: 10 };
-    answer(reader, NamesRead::from(users)).await;
+    let applications = ApplicationsQuery { seen: None, after: None, max_items: 10 };
+    answer(reader, applications).await;
+    let users = UsersQuery { app_name, seen: None, after: None, max_items: 10 };
+    answer(reader, users).await;
 }

@@ -1,12 +1,12 @@
 //! Lists of sessions: many ties, both directions, pages.
 
 use super::*;
-use crate::{connection::Tables, read::Snapshot};
-use sessiond_core::{
-    domain::{id::UserId, limits::PAGE_SCANNED, session::Expiration},
-    read::{NamesRead, finish},
+use std::sync::Arc;
+
+use sessiond_core::domain::{
+    id::UserId, limits::PAGE_SCANNED, permission::Users, session::Expiration,
 };
-use sessiond_store::{ApplicationsQuery, NamePage, UsersQuery};
+use sessiond_store::{ApplicationsQuery, UsersQuery};
 
 /// Several chunks of a read.
 const SESSIONS: i64 = 700;
@@ -114,7 +114,7 @@ fn copies_of_first(base: usize, copies: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
+async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_page_by_page() {
     let mut fixture = Fixture::new().await;
     let expiring =
         CreateSession { expiration: Some(Expiration::At(at(100))), ..creation("m", "first") };
@@ -132,48 +132,68 @@ async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
     fixture.tables().execute_batch(&copy).unwrap();
     fixture.reopen().await;
     let app_name = creation("m", "first").key.app_name;
-    let users = |max_items| UsersQuery { app_name: app_name.clone(), after: None, max_items };
-    let applications = || ApplicationsQuery { after: None, max_items: 1 };
     for (now, expected) in [(99, &["m", "z"][..]), (100, &["z"])] {
         fixture.clock.set(now);
-        let page = fixture.store.list_users(users(5)).await.unwrap();
-        assert_eq!(page.names.iter().map(UserId::as_str).collect::<Vec<_>>(), expected);
-        assert!(!page.more);
-        let page = fixture.store.list_applications(applications()).await.unwrap();
-        assert_eq!(page, NamePage { names: vec![app_name.clone()], more: false });
+        let (mut users, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let app_name = app_name.clone();
+            let query = UsersQuery { app_name, seen: None, after, max_items: 5 };
+            let page = fixture.store.list_users(query).await.unwrap();
+            users.extend(page.names.iter().map(ToString::to_string));
+            (after, pages) = (page.rest, pages + 1);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(users, expected);
+        // 3,000 users without anything, and as many expired sessions.
+        assert_eq!(pages, if now == 100 { 4 } else { 2 });
+        let mut query = ApplicationsQuery { seen: None, after: None, max_items: 1 };
+        let mut applications = Vec::new();
+        for _ in 0..4 {
+            let page = fixture.store.list_applications(query.clone()).await.unwrap();
+            applications.extend(page.names);
+            query.after = page.rest;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        assert_eq!((applications, query.after), (vec![app_name.clone()], None));
     }
-    let mut names = NamesRead::from(users(5));
-    let tables = Tables::reader(&fixture.folder.path().join("test.db")).unwrap();
-    let rows = Snapshot { tables: &tables, now: at(100) };
-    let mut steps = 1;
-    while finish(names.step(&rows)).unwrap().is_none() {
-        steps += 1;
+}
+
+/// The pages of a list, with the sessions of each.
+async fn pages(fixture: &Fixture, mut query: SessionsQuery) -> Vec<Vec<String>> {
+    let mut pages = Vec::new();
+    loop {
+        let page = fixture.store.list_sessions(query.clone()).await.unwrap();
+        let ids = page.sessions.iter().map(|(info, _)| info.key.session_id.to_string());
+        pages.push(ids.collect());
+        query.after = page.rest;
+        if query.after.is_none() {
+            return pages;
+        }
     }
-    assert!((4..10).contains(&steps), "{steps}: a step looks at some thousand rows at most");
 }
 
 #[tokio::test]
-async fn a_page_of_sessions_goes_on_until_one_passes_or_none_is_left() {
+async fn a_page_of_sessions_ends_when_it_has_looked_at_enough() {
     let mut fixture = Fixture::new().await;
     fixture.create("u", "first").await;
     fixture.store.close().await;
-    // As many more as two steps look at, made past the store.
+    // Made past the store.
     let copies = 2 * PAGE_SCANNED;
     fixture.tables().execute_batch(&copies_of_first(1000, copies)).unwrap();
     fixture.reopen().await;
     let labels = || Labels::new([("kind".to_owned(), "rare".to_owned())].into()).unwrap();
-    let rare = |max_items| SessionsQuery {
-        labels: labels(),
-        ..list(None, SessionOrder::LeastRecent, max_items)
-    };
-    let page = fixture.store.list_sessions(rare(1)).await.unwrap();
-    assert!(page.sessions.is_empty() && page.rest.is_none());
     let labelled = CreateSession { labels: labels(), ..creation("u", "last") };
     fixture.clock.set(9);
     fixture.store().create_session(&call(), labelled).await.unwrap();
-    let page = fixture.store.list_sessions(rare(1)).await.unwrap();
-    let found: Vec<_> =
-        page.sessions.iter().map(|(info, _)| info.key.session_id.as_str()).collect();
-    assert_eq!(found, ["last"]);
-    assert_eq!(page.rest, None);
+    let rare = SessionsQuery { labels: labels(), ..list(None, SessionOrder::LeastRecent, 1) };
+    assert_eq!(pages(&fixture, rare.clone()).await, [&[][..], &[], &["last".to_owned()]]);
+    // Of ten users each has its part.
+    let users = (0..9).map(|at| UserId::new(format!("v{at}")).unwrap());
+    let users = users.chain([UserId::new("u").unwrap()]).collect();
+    let seen = SessionsQuery { seen: Users::Only(Arc::new(users)), ..rare };
+    assert_eq!(pages(&fixture, seen).await.len(), 2 * 10 + 1);
 }

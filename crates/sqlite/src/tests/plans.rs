@@ -12,7 +12,8 @@ use super::{
     super::{connection::Tables, read::Snapshot},
     *,
 };
-use sessiond_core::read::{SessionRead, finish};
+use sessiond_core::read::{Read as _, finish};
+use sessiond_store::SystemClock;
 
 /// Statements that read a table or an index from one end, and why that is bounded.
 const ALLOWED: [(&str, &str); 10] = [
@@ -76,8 +77,8 @@ async fn statements_stay_prepared() {
     tables.0.set_prepared_statement_cache_capacity(10_000);
     for _ in 0..3 {
         let query = SessionQuery { with_state: true, events: Some(selection(None)), ..query("s") };
-        let rows = Snapshot { tables: &tables, now: at(1) };
-        finish(SessionRead::from(query).step(&rows)).unwrap();
+        let rows = Snapshot { tables: &tables, now: at(1), clock: &SystemClock };
+        finish(query.read(&rows)).unwrap();
     }
     let (mut used, checked) = (0, CHECKED.lock().unwrap().clone());
     for sql in &checked {

@@ -69,8 +69,8 @@ async fn check_changes(fixture: &Fixture, name: &str, expected: Vec<u64>) {
         };
         let page = fixture.store.list_key_changes(query).await.unwrap();
         found.extend(page.changes.iter().map(|change| change.version));
-        before = found.last().copied();
-        if !page.more {
+        before = page.rest;
+        if before.is_none() {
             break;
         }
     }

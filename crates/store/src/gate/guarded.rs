@@ -1,13 +1,16 @@
 //! The rights that each request needs.
 
-use crate::{KeyChangeQuery, SessionQuery, StateQuery, WatchQuery};
+use crate::{
+    ApplicationsQuery, KeyChangeQuery, SessionQuery, SessionsQuery, StateQuery, UsersQuery,
+    WatchQuery,
+};
 use sessiond_core::{
     commit::{
         Append, CreateSession, DeleteSession, ForkSession, RewindSession, SessionUpdate,
         StateUpdate,
     },
     domain::{
-        permission::{Denial, Permissions, Right},
+        permission::{Denial, Pattern, Permissions, Right, Users},
         prelude::*,
     },
 };
@@ -124,6 +127,37 @@ impl Guarded for StateUpdate {
 impl Guarded for SessionQuery {
     fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
         narrow(&mut self.session, Visibility::new(permissions.clone(), Right::Read, false))
+    }
+}
+
+impl Guarded for SessionsQuery {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        match &self.user_id {
+            Some(user) => permissions.require(Right::Read, &self.app_name, Some(user)),
+            None => {
+                self.seen = permissions.users(Right::Read, &self.app_name)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Guarded for ApplicationsQuery {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        self.seen = permissions.applications(Right::Admin)?;
+        Ok(())
+    }
+}
+
+impl Guarded for UsersQuery {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        let seen = permissions.users(Right::Admin, &self.app_name)?;
+        let exact = |user: &UserId| Pattern::Exact(user.to_string());
+        self.seen = match seen {
+            Users::All => None,
+            Users::Only(users) => Some(users.iter().map(exact).collect()),
+        };
+        Ok(())
     }
 }
 

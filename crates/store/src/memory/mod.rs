@@ -27,7 +27,7 @@ use sessiond_core::{
         id::{AppName, UserId},
         token::StoreId,
     },
-    read::{HistoryRead, NamesRead, Read, SessionRead, finish},
+    read::{Read, finish},
 };
 use sessiond_metrics::Metrics;
 
@@ -61,13 +61,8 @@ impl MemoryStore {
         Ok(world)
     }
 
-    fn read<Q: Read>(&self, mut query: Q) -> Result<Q::Answer, Error> {
-        let world = self.open()?;
-        loop {
-            if let Some(answer) = finish(query.step(&*world))? {
-                return Ok(answer);
-            }
-        }
+    fn read<Q: Read>(&self, query: Q) -> Result<Q::Answer, Error> {
+        finish(query.read(&*self.open()?))
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
@@ -93,6 +88,11 @@ impl Store for MemoryStore {
         watch::channel(Condition::Ready).1
     }
 
+    /// One lock: more would only wait for it.
+    fn concurrent_reads(&self) -> usize {
+        64
+    }
+
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
         let (reply, mut answer) = oneshot::channel();
         let mut group = vec![Submission { context: context.clone(), request, reply }];
@@ -104,7 +104,7 @@ impl Store for MemoryStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        self.read(SessionRead::from(query))
+        self.read(query)
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
@@ -115,11 +115,11 @@ impl Store for MemoryStore {
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        self.read(NamesRead::from(query))
+        self.read(query)
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        self.read(NamesRead::from(query))
+        self.read(query)
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
@@ -127,7 +127,7 @@ impl Store for MemoryStore {
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.read(HistoryRead::from(query))
+        self.read(query)
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {

@@ -37,6 +37,11 @@ fn place(info: &SessionInfo) -> (Time, &UserId, &SessionId) {
 }
 
 impl Rows for Tables {
+    /// What is in memory is looked at in no time.
+    fn time(&self) -> Time {
+        self.now
+    }
+
     async fn now(&self) -> Time {
         self.now
     }
@@ -61,8 +66,11 @@ impl Rows for Tables {
         after: Option<&ListKey>,
         max_rows: usize,
     ) -> Result<Vec<Result<SessionRecord, Error>>, Error> {
-        let SessionsQuery { app_name, user_id, order, .. } = query;
-        let of_user = |key: &SessionKey| user_id.as_ref().is_none_or(|user| key.user_id == *user);
+        let SessionsQuery { app_name, user_id, seen, order, .. } = query;
+        let of_user = |key: &SessionKey| match user_id {
+            Some(user) => key.user_id == *user,
+            None => seen.contain(&key.user_id),
+        };
         let first = before_all(app_name.clone(), user_id.clone());
         let sessions =
             self.sessions.range(first..).take_while(|(key, _)| key.app_name == *app_name);
@@ -95,7 +103,7 @@ impl Rows for Tables {
     async fn scopes(
         &self,
         app_name: Option<&AppName>,
-        after: (&AppName, &UserId),
+        (after, up_to): (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> Result<Vec<(AppName, UserId, usize)>, Error> {
         let shared = self.scopes.iter().filter_map(|(key, record)| {
@@ -104,7 +112,13 @@ impl Rows for Tables {
             Some((scope.app_name().clone(), user, record.state_bytes))
         });
         let of_app = shared.filter(|(app, ..)| app_name.is_none_or(|of| app == of));
-        let mut behind: Vec<_> = of_app.filter(|(app, user, _)| (app, user) > after).collect();
+        let place = |key: &SessionKey| (key.app_name.clone(), key.user_id.clone());
+        let (after, up_to) = (place(after), place(up_to));
+        let is_between = |app: &AppName, user: &UserId| {
+            let place = (app.clone(), user.clone());
+            place > after && place <= up_to
+        };
+        let mut behind: Vec<_> = of_app.filter(|(app, user, _)| is_between(app, user)).collect();
         behind.sort_unstable();
         behind.truncate(max_rows);
         Ok(behind)
@@ -151,9 +165,16 @@ impl Rows for Tables {
         Ok((self.scope(node).map(|scope| scope.past(at)).unwrap_or_default(), at))
     }
 
-    async fn markers(&self, session: &Node, up_to: Sequence) -> Result<Vec<Marker>, Error> {
-        let markers = self.log(session.incarnation).markers.iter();
-        Ok(markers.filter(|marker| marker.sequence <= up_to).copied().collect())
+    async fn markers(
+        &self,
+        session: &Node,
+        (after, up_to): (Sequence, Sequence),
+        max_rows: usize,
+    ) -> Result<Vec<Marker>, Error> {
+        let markers = &self.log(session.incarnation).markers;
+        let [after, up_to] =
+            [after, up_to].map(|end| markers.partition_point(|marker| marker.sequence <= end));
+        Ok(markers[after..up_to].iter().rev().take(max_rows).copied().collect())
     }
 
     async fn event_heads(

@@ -294,6 +294,7 @@ pub fn everything() -> EventSelection {
         after: 0,
         up_to: None,
         recent: None,
+        counted_to: None,
         descending: false,
         max_items: usize::MAX,
         max_bytes: usize::MAX,
@@ -320,6 +321,7 @@ pub fn sessions(app: &str) -> SessionsQuery {
     SessionsQuery {
         app_name: AppName::new(app).unwrap(),
         user_id: None,
+        seen: Users::All,
         labels: Labels::default(),
         order: SessionOrder::LeastRecent,
         after: None,

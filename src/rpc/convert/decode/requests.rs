@@ -8,7 +8,10 @@ use super::{
     read::{Asked, At, Decoded, Read, read},
 };
 use crate::{
-    domain::limits::{BATCH_BYTES, BATCH_EVENTS, TEMPLATE_BYTES},
+    domain::{
+        limits::{BATCH_BYTES, BATCH_EVENTS, TEMPLATE_BYTES},
+        permission::Users,
+    },
     engine::{StatePage, WatchFrom},
     rpc::prelude::*,
     store::{
@@ -73,6 +76,7 @@ pub fn list_sessions(
     let query = SessionsQuery {
         app_name,
         user_id,
+        seen: Users::All,
         labels,
         order,
         after: None,
@@ -289,7 +293,7 @@ pub fn list_applications(
     request: v1::ListApplicationsRequest,
 ) -> Decoded<(ApplicationsQuery, Option<NameToken>)> {
     read!(at: v1::ListApplicationsRequest { page_size, page_token } = request);
-    Ok((ApplicationsQuery { after: None, max_items: page_size }, page_token))
+    Ok((ApplicationsQuery { seen: None, after: None, max_items: page_size }, page_token))
 }
 
 pub fn list_users(
@@ -297,7 +301,7 @@ pub fn list_users(
     request: v1::ListUsersRequest,
 ) -> Decoded<(UsersQuery, Option<NameToken>)> {
     read!(at: v1::ListUsersRequest { app_name, page_size, page_token } = request);
-    Ok((UsersQuery { app_name, after: None, max_items: page_size }, page_token))
+    Ok((UsersQuery { app_name, seen: None, after: None, max_items: page_size }, page_token))
 }
 
 struct Settings {

@@ -25,8 +25,12 @@ fn tokens_come_back_as_they_went() {
         rest: Rest { after: 4, up_to: None },
         after_time: Time::new(-5, 6),
         include_rewound: true,
+        uncounted: None,
     };
-    assert_eq!(EventToken::decode(&events.encode()), Some(events));
+    for uncounted in [None, Some(Uncounted { recent: 3, counted_to: 9 })] {
+        let events = EventToken { uncounted, ..events.clone() };
+        assert_eq!(EventToken::decode(&events.encode()), Some(events));
+    }
     let session =
         (Time::new(2, 3).unwrap(), UserId::new("ü").unwrap(), SessionId::new("s").unwrap());
     let sessions = SessionToken { request: Digest(1), after: session };
@@ -35,8 +39,11 @@ fn tokens_come_back_as_they_went() {
     assert_eq!(ChangeToken::decode(&changes.encode()), Some(changes));
     let state = StateToken { request: Digest(1), after: (Incarnation(2), "ü".to_owned()) };
     assert_eq!(StateToken::decode(&state.encode()), Some(state));
-    let names = NameToken { request: Digest(1), after: "ü".to_owned() };
-    assert_eq!(NameToken::decode(&names.encode()), Some(names));
+    for within in [None, Some(("u".to_owned(), String::new()))] {
+        let names =
+            NameToken { request: Digest(1), after: NamePlace { name: "ü".to_owned(), within } };
+        assert_eq!(NameToken::decode(&names.encode()), Some(names));
+    }
 }
 
 /// Callers keep cursors across releases.
@@ -52,6 +59,7 @@ fn the_format_is_pinned() {
         rest: Rest { after: 4, up_to: None },
         after_time: Time::new(-5, 6),
         include_rewound: true,
+        uncounted: None,
     };
     let pin = "ZQEAAAAAAAAA__________8BAQMAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAB-_________8GAAAAAcj7zd8";
     assert_eq!(events.encode(), pin);

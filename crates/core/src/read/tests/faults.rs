@@ -1,4 +1,4 @@
-//! Damage, and reads that are repeated.
+//! Damage, and what is not read.
 
 use super::*;
 use crate::domain::permission::{Listed, Permissions, Right, Visibility};
@@ -29,25 +29,6 @@ fn a_watch_shows_no_event_without_the_markers() {
     written.markers_are_damaged = true;
     let found = written.of(query).map(|page| page.events.len());
     assert_eq!(found, Err(Error::damaged(Damage::Log, "a marker")));
-}
-
-/// As after a lost connection.
-#[test]
-fn a_step_of_a_history_that_is_repeated_goes_on_where_it_was() {
-    let written = Written::events((1..=600).map(|at| event(at, None, &[("k", "1")])));
-    written.lost.store(300, Ordering::Relaxed);
-    let query = KeyChangeQuery {
-        scope: Scope::Session(key()),
-        key: StateKey::from_stored("k"),
-        before: None,
-        max_items: usize::MAX,
-        max_bytes: usize::MAX,
-    };
-    let mut read = HistoryRead::from(query);
-    assert!(finish(read.step(&written)).is_err());
-    let page = finish(read.step(&written)).unwrap().unwrap();
-    let versions: Vec<Version> = page.changes.iter().map(|change| change.version).collect();
-    assert_eq!(versions, (1..=600).rev().collect::<Vec<_>>());
 }
 
 #[test]
