@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{CallerId, spans::Spans};
+use super::{CallerId, account::CallAccount, spans::Spans};
 use sessiond_access::Principal;
 use sessiond_core::domain::prelude::*;
 
@@ -23,6 +23,8 @@ pub struct RequestContext {
     pub trace_id: Option<TraceId>,
     /// Set if the call is sampled.
     pub spans: Option<Spans>,
+    /// What is buffered for the call.
+    pub account: CallAccount,
     pub request_id: CallId,
 }
 
@@ -35,6 +37,7 @@ impl RequestContext {
             deadline: None,
             trace_id: None,
             spans: None,
+            account: CallAccount::default(),
             request_id: CallId::next(),
         }
     }
