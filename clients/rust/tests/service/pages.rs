@@ -145,7 +145,8 @@ async fn empty_pages_first() -> ScriptedServer {
         let event = Event { event_id: "e1".into(), sequence: 1, ..Event::default() };
         let method = path.rsplit('/').next().unwrap();
         // ListEvents has the other pages of GetSession, and here an empty one, too.
-        let is_empty = method == "GetSession" || lists.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+        let is_empty =
+            method == "GetSession" || lists.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         let next_page_token = if is_empty { "more".into() } else { String::new() };
         let text = if is_empty { "{}" } else { r#"{"a":1}"# };
         let state_form = Some(StateForm::StateJson(text.into()));
@@ -204,7 +205,7 @@ async fn sessions_behind_an_empty_page_are_deleted() {
         let page = lists.fetch_add(1, Ordering::Relaxed);
         let session = Session { key: Some(key("s1")), ..Session::default() };
         let sessions = if page == 1 { vec![session] } else { vec![] };
-        let next_page_token = if page % 2 == 0 { "more".into() } else { String::new() };
+        let next_page_token = if page.is_multiple_of(2) { "more".into() } else { String::new() };
         Ok(ListSessionsResponse { sessions, next_page_token }.encode_to_vec())
     })
     .await;
