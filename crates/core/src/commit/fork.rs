@@ -11,12 +11,15 @@ use super::{
 };
 use crate::domain::prelude::*;
 
+/// Bytes of work that an event costs as it is copied, whatever its size: what an append of it may cost.
+const COPIED_EVENT_BYTES: usize = 16 << 10;
+
 /// Seconds for which the sweep leaves an unfinished fork alone. Each piece renews them: a caller takes milliseconds between two pieces.
 pub const FORK_LEASE_SECS: i64 = 60;
 
 pub fn begin(tx: &mut Transaction<'_>, fork: &ForkSession) -> Result<Fork, Refusal> {
     let source = fork.source.clone();
-    check(tx.loaded, &source, &fork.precondition)?;
+    check(tx, &source, &fork.precondition)?;
     let SessionInfo { incarnation: source_incarnation, last_sequence, .. } =
         tx.loaded.session(&source)?.info;
     let up_to = fork.up_to.unwrap_or(last_sequence);
@@ -43,6 +46,7 @@ pub fn copy(tx: &mut Transaction<'_>, fork: &Fork, after: Sequence) -> Result<Se
     let (from, to) = (fork.source_incarnation, fork.target_incarnation);
     let end = tx.loaded.pieces.get(&(from, after)).ok_or(Refusal::LoadAgain)?;
     let up_to = *end.min(&fork.up_to);
+    *tx.work += usize::try_from(up_to - after).unwrap_or_default() * COPIED_EVENT_BYTES;
     tx.changes.copied.push(CopiedEvents { from, to, after, up_to });
     Ok(up_to)
 }
@@ -69,6 +73,7 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
     tx.loaded.complete(&Scope::Session(from.clone()))?;
     let now = tx.loaded.now;
     let past = tx.loaded.past.get(&(*source_incarnation, *up_to)).ok_or(Refusal::LoadAgain)?;
+    *tx.work += past.bytes();
     let PastState { state, times } = past.clone();
     let info = SessionInfo {
         key: target.clone(),
@@ -98,5 +103,5 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
     let changes = [ScopeChange::default(), ScopeChange::default(), own];
     insert(tx, info.clone(), markers.copied().collect(), changes);
     tx.changes.finished_forks.push(*target_incarnation);
-    Ok((info, tx.loaded.state(&Scope::Session(target.clone()))?))
+    Ok((info, tx.state(&Scope::Session(target.clone()))?))
 }
