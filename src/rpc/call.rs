@@ -10,7 +10,7 @@ use super::status::stream_status;
 use crate::{
     access::Principal,
     domain::{error::Error, trace::TraceParent},
-    store::{CallId, CallerId, RequestContext, instant, spans::Spans},
+    store::{CallId, CallerId, RequestContext, Work, instant, spans::Spans},
 };
 
 /// The number of a connection, in the extensions of its requests.
@@ -40,6 +40,7 @@ impl Call {
             trace_id: parent.map(|parent| parent.trace_id),
             spans: request.extensions().get().cloned(),
             request_id,
+            work: Work::default(),
         };
         Self { method, context }
     }
@@ -47,7 +48,8 @@ impl Call {
     /// An item of this stream: a call with an id of its own, and the stream's trace and deadline.
     pub fn item(&self) -> Self {
         let spans = self.context.spans.as_ref().map(Spans::item);
-        let context = RequestContext { request_id: CallId::next(), spans, ..self.context.clone() };
+        let (request_id, work) = (CallId::next(), Work::default());
+        let context = RequestContext { request_id, spans, work, ..self.context.clone() };
         Self { method: self.method, context }
     }
 

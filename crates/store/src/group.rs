@@ -192,6 +192,7 @@ fn decide_all<B: Backend>(
                 break;
             }
         };
+        context.work.add(work);
         let goes_on = budget.spend(work + request.bytes());
         decided.push((submission, answer));
         if !goes_on {

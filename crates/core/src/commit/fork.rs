@@ -9,10 +9,7 @@ use super::{
     overlay::Transaction,
     session::{check, insert},
 };
-use crate::domain::prelude::*;
-
-/// Bytes of work that an event costs as it is copied, whatever its size: what an append of it may cost.
-const COPIED_EVENT_BYTES: usize = 16 << 10;
+use crate::domain::{limits::APPEND_BYTES, prelude::*};
 
 /// Seconds for which the sweep leaves an unfinished fork alone. Each piece renews them: a caller takes milliseconds between two pieces.
 pub const FORK_LEASE_SECS: i64 = 60;
@@ -46,7 +43,7 @@ pub fn copy(tx: &mut Transaction<'_>, fork: &Fork, after: Sequence) -> Result<Se
     let (from, to) = (fork.source_incarnation, fork.target_incarnation);
     let end = tx.loaded.pieces.get(&(from, after)).ok_or(Refusal::LoadAgain)?;
     let up_to = *end.min(&fork.up_to);
-    *tx.work += usize::try_from(up_to - after).unwrap_or_default() * COPIED_EVENT_BYTES;
+    *tx.work += usize::try_from(up_to - after).unwrap_or_default() * APPEND_BYTES;
     tx.changes.copied.push(CopiedEvents { from, to, after, up_to });
     Ok(up_to)
 }
@@ -74,7 +71,7 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
     let now = tx.loaded.now;
     let past = tx.loaded.past.get(&(*source_incarnation, *up_to)).ok_or(Refusal::LoadAgain)?;
     *tx.work += past.bytes();
-    let PastState { state, times } = past.clone();
+    let PastState { state, times } = past;
     let info = SessionInfo {
         key: target.clone(),
         incarnation: *target_incarnation,
@@ -91,13 +88,15 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
         created_versions: source.info.created_versions,
     };
     let markers = source.markers.iter().filter(|marker| marker.sequence <= *up_to);
-    let set = |(value, version)| KeyRow { is_new: true, value: Some(value), version };
+    let set = |(name, (value, version)): (&Box<str>, &(Json, Version))| {
+        (name.clone(), KeyRow { is_new: true, value: Some(value.clone()), version: *version })
+    };
     let own = ScopeChange {
         before: *up_to,
         base: 0,
         version: *up_to,
         state_bytes: state.iter().map(|(name, (value, _))| entry_bytes(name, value)).sum(),
-        state: state.into_iter().map(|(name, it)| (name, set(it))).collect(),
+        state: state.iter().map(set).collect(),
         log: Vec::new(),
     };
     let changes = [ScopeChange::default(), ScopeChange::default(), own];
