@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use tokio::time::Instant;
@@ -26,6 +29,7 @@ pub struct RequestContext {
     /// What is buffered for the call.
     pub account: CallAccount,
     pub request_id: CallId,
+    pub work: Work,
 }
 
 impl RequestContext {
@@ -39,12 +43,29 @@ impl RequestContext {
             spans: None,
             account: CallAccount::default(),
             request_id: CallId::next(),
+            work: Work::default(),
         }
     }
 
     /// Whether the caller has stopped waiting at `now`.
     pub fn is_expired(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+/// Bytes that the writes of a call have cost beyond their own, as [`decide`](sessiond_core::commit::decide) counts them. Clones are the same
+/// meter: the limits of the caller are charged for what the store has noted.
+#[derive(Clone, Debug, Default)]
+pub struct Work(Arc<AtomicUsize>);
+
+impl Work {
+    pub fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was added since the last time.
+    pub fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
     }
 }
 

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 
 pub use clock::{Clock, SystemClock, instant};
 pub use condition::Condition;
-pub use context::{CallId, RequestContext};
+pub use context::{CallId, RequestContext, Work};
 pub use crash::{Crash, CrashPoint};
 pub use gate::{EndInvocation, Gate, LimitOptions, WatchPermit};
 pub use notifier::{Notifier, Subscription};
