@@ -185,6 +185,6 @@ pub async fn a_sweep_is_bounded_and_ends(fixture: &mut Fixture) {
     assert_eq!(fixture.info("a/u1/stays").await.last_sequence, sweeps);
     let state = fixture.read_state(read_state("a")).await.unwrap().state;
     assert_eq!(state.get("app:n"), Some(&json(&(3 * EXPIRED).to_string())));
-    let listed = fixture.list_key_changes(changes("a", "app:n")).await.unwrap();
-    assert_eq!(listed.changes.len(), 3 * EXPIRED);
+    let listed = fixture.every_change(changes("a", "app:n")).await;
+    assert_eq!(listed.len(), 3 * EXPIRED);
 }

@@ -17,10 +17,10 @@ use sessiond::{
         token::{Position, StoreId},
     },
     store::{
-        Append, Appended, ApplicationsQuery, CreateSession, Created, ForkSession, KeyChangePage,
-        KeyChangeQuery, NamePage, RequestContext, RewindSession, SessionPage, SessionQuery,
-        SessionUpdate, SessionView, SessionsQuery, StateQuery, StateUpdate, StateUpdated,
-        StateView, Store, Subscription, UsersQuery, WatchPage, WatchQuery,
+        Append, Appended, ApplicationsQuery, CreateSession, Created, ForkSession, KeyChange,
+        KeyChangePage, KeyChangeQuery, NamePage, RequestContext, RewindSession, SessionPage,
+        SessionQuery, SessionUpdate, SessionView, SessionsQuery, StateQuery, StateUpdate,
+        StateUpdated, StateView, Store, Subscription, UsersQuery, WatchPage, WatchQuery,
     },
 };
 use sessiond_test_support::TestClock;
@@ -129,14 +129,38 @@ impl Fixture {
 
     /// All visible events.
     pub async fn log(&self, path: &str) -> Vec<Event> {
-        self.list_events(events(path)).await.unwrap().1.events
+        self.every_event(events(path)).await
+    }
+
+    /// The events of all pages.
+    async fn every_event(&self, mut query: EventQuery) -> Vec<Event> {
+        let mut found = Vec::new();
+        loop {
+            let page = self.list_events(query.clone()).await.unwrap().1;
+            found.extend(page.events);
+            let Some(rest) = page.rest else { return found };
+            (query.selection.after, query.selection.up_to) = (rest.after, rest.up_to);
+        }
+    }
+
+    /// The changes of all pages.
+    pub async fn every_change(&self, mut query: KeyChangeQuery) -> Vec<KeyChange> {
+        let mut found = Vec::new();
+        loop {
+            let page = self.list_key_changes(query.clone()).await.unwrap();
+            found.extend(page.changes);
+            query.before = page.rest;
+            if query.before.is_none() {
+                return found;
+            }
+        }
     }
 
     /// All events, rewound ones too.
     pub async fn whole_log(&self, path: &str) -> Vec<Event> {
         let mut query = events(path);
         query.selection.filter.include_rewound = true;
-        self.list_events(query).await.unwrap().1.events
+        self.every_event(query).await
     }
 }
 
