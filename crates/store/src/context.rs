@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{CallerId, spans::Spans};
+use super::{CallerId, account::CallAccount, spans::Spans};
 use sessiond_access::Principal;
 use sessiond_core::domain::prelude::*;
 
@@ -26,6 +26,8 @@ pub struct RequestContext {
     pub trace_id: Option<TraceId>,
     /// Set if the call is sampled.
     pub spans: Option<Spans>,
+    /// What is buffered for the call.
+    pub account: CallAccount,
     pub request_id: CallId,
     pub work: Work,
 }
@@ -39,6 +41,7 @@ impl RequestContext {
             deadline: None,
             trace_id: None,
             spans: None,
+            account: CallAccount::default(),
             request_id: CallId::next(),
             work: Work::default(),
         }

@@ -171,6 +171,13 @@ fn decide_all<B: Backend>(
     let (mut budget, mut panicked) = (Budget::default(), None);
     for submission in waiting.by_ref().take(loaded) {
         let Submission { context, request, .. } = &submission;
+        // Its answer would be buffered beside those that its client has not taken.
+        if let Err(full) = context.account.check()
+            && request.has_long_answer()
+        {
+            decided.push((submission, Err(full)));
+            continue;
+        }
         let mut work = 0;
         let decision = catch_unwind(AssertUnwindSafe(|| {
             decide(backend.loaded(), changes, request, context.trace_id, &mut work)

@@ -3,6 +3,7 @@
 //! [`Store`] is a contract from which another backend can be written. Writes are [requests](sessiond_core::commit::Request) that
 //! [`commit`](sessiond_core::commit) decides for all stores alike; [`group`] executes them in groups.
 
+pub mod account;
 mod clock;
 mod condition;
 mod context;

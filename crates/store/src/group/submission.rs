@@ -25,6 +25,7 @@ impl Submission {
     /// gone.
     fn answer(self, answer: Result<Answer, Error>) {
         let Self { context, request, reply } = self;
+        context.account.note(answer.as_ref().map_or(0, Answer::bytes));
         drop((context, request));
         drop(reply.send(answer));
     }
