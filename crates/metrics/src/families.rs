@@ -111,6 +111,8 @@ families! {
     /// Connections of clients.
     ConnectionMetrics {
         pub open: IntGauge = ("sessiond_connections", "Open connections of clients."), [];
+        pub buffered_bytes: IntGauge = ("sessiond_buffered_bytes",
+            "What is buffered for clients: requests that have come, and responses that they have not read."), [];
         pub refused: IntCounter = ("sessiond_connections_refused_total",
             "Connections that were closed at once, because too many were open."), [];
         pub ended: IntCounter = ("sessiond_connections_ended_total",
