@@ -31,8 +31,8 @@ use super::{
 /// Connections that the calls of an attack share.
 const CONNECTIONS: usize = 4;
 
-/// Calls in flight while a load is set up, so that many share a commit.
-const SET_UP_IN_FLIGHT: usize = 256;
+/// Small calls in flight while a load is set up, so that many share a commit.
+pub const MANY: usize = 256;
 
 /// The wait after a call without an answer, so that a server that refuses connections is not asked in a loop.
 const AFTER_LOSS: Duration = Duration::from_millis(10);
@@ -144,10 +144,11 @@ impl Attacker {
     /// Makes the calls of a set-up.
     pub async fn make(
         self: &Arc<Self>,
+        in_flight: usize,
         calls: usize,
         call: impl Fn(usize) -> Call + Send + Sync + 'static,
     ) {
-        self.work(SET_UP_IN_FLIGHT, move |number| (number < calls).then(|| call(number))).await;
+        self.work(in_flight, move |number| (number < calls).then(|| call(number))).await;
     }
 
     /// Keeps calls in flight for as long as the attack lasts, and waits for their answers.

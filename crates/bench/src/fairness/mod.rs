@@ -126,7 +126,7 @@ async fn measure(
         let limited = timeout(Duration::from_secs(args.limit as u64), attack);
         let ended = tokio::select! {
             ended = limited => ended,
-            never = samples.read(&process.admin) => match never {},
+            never = samples.read(&process) => match never {},
         };
         lasted = began.elapsed();
         ended.unwrap_or(Ok(()))?;
@@ -147,7 +147,7 @@ async fn measure(
         memory_before_bytes: memory_before,
         memory_peak_bytes: process.peak(),
         buffered_peak_bytes: samples.buffered,
-        expired_sessions: samples.expired,
+        sweep_backlog: samples.backlog,
         alone,
         beside,
     })
@@ -163,19 +163,21 @@ fn write(mut to: impl Write, text: &str) -> Result<(), Failure> {
 struct Samples {
     /// The most bytes that are buffered for clients, if the server accounts for them.
     buffered: Option<u64>,
-    /// Sessions that wait for the sweep, each second.
-    expired: Vec<u64>,
+    /// Sessions that wait for the sweep, each second: expired ones, and tombstones as far as they can be counted.
+    backlog: Vec<u64>,
 }
 
 impl Samples {
-    async fn read(&mut self, admin: &str) -> Infallible {
+    async fn read(&mut self, process: &Process) -> Infallible {
         let mut ticks = interval(METRICS_INTERVAL);
         for tick in 0_u64.. {
             ticks.tick().await;
-            let Some(metrics) = get(admin, "/metrics").await else { continue };
+            let Some(metrics) = get(&process.admin, "/metrics").await else { continue };
             self.buffered = self.buffered.max(in_metrics(&metrics, "sessiond_buffered_bytes"));
             if tick % 4 == 0 {
-                self.expired.extend(in_metrics(&metrics, "sessiond_expired_sessions"));
+                let expired = in_metrics(&metrics, "sessiond_expired_sessions");
+                self.backlog
+                    .extend(expired.map(|it| it + process.tombstones().unwrap_or_default()));
             }
         }
         pending().await

@@ -23,7 +23,7 @@ pub struct Report {
     pub memory_before_bytes: Option<u64>,
     pub memory_peak_bytes: Option<u64>,
     pub buffered_peak_bytes: Option<u64>,
-    pub expired_sessions: Vec<u64>,
+    pub sweep_backlog: Vec<u64>,
     pub alone: Vec<Latency>,
     pub beside: Vec<Latency>,
 }
@@ -71,8 +71,11 @@ impl Report {
                 .unwrap_or_default(),
         ));
         line(self.attack_text(attack, *unanswered));
-        if self.expired_sessions.iter().any(|sessions| *sessions > 0) {
-            line(format!("expired sessions, each second: {:?}", self.expired_sessions));
+        if self.sweep_backlog.iter().any(|waiting| *waiting > 0) {
+            line(format!(
+                "sessions that wait for the sweep, each second: {:?}",
+                self.sweep_backlog
+            ));
         }
         text
     }

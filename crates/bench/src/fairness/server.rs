@@ -8,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use rusqlite::{Connection, OpenFlags};
 use sessiond::cli::Failure;
 use tempfile::TempDir;
 
@@ -28,6 +29,9 @@ const HASHES: [(&str, &str); 3] = [
 /// Users that the reader's rule names: as many as a rule may.
 pub const NAMED_USERS: usize = 100;
 
+/// Of a new store, in the server's folder.
+const FILE: &str = "sessiond.db";
+
 /// A running server. It is killed, and its files removed, when this is dropped.
 pub struct Process {
     /// HOST:PORT of gRPC and of the admin listener.
@@ -42,7 +46,7 @@ impl Process {
     pub fn start(program: &Path, store: &str, flags: &[&str]) -> Result<Self, Failure> {
         let folder = tempfile::tempdir().map_err(failed("cannot make a folder"))?;
         write_identities(folder.path()).map_err(failed("cannot write the identities"))?;
-        let file = format!("sqlite:{}", folder.path().join("sessiond.db").display());
+        let file = format!("sqlite:{}", folder.path().join(FILE).display());
         let store = if store == "sqlite" { &file } else { store };
         let admin = free_address().map_err(failed("no free port"))?;
         let child = Command::new(program)
@@ -84,6 +88,13 @@ impl Process {
     /// Without the right to do so, the peak is that since the start.
     pub fn forget_peak(&self) {
         let _ = fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5");
+    }
+
+    /// Tombstones in a file of SQLite: sessions that have gone, and whose rows the sweep has yet to remove.
+    pub fn tombstones(&self) -> Option<u64> {
+        let file = self.folder.path().join(FILE);
+        let tables = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
+        tables.query_row("SELECT count(*) FROM tombstone", [], |row| row.get(0)).ok()
     }
 
     fn status(&self, name: &str) -> Option<u64> {

@@ -12,7 +12,7 @@ use sessiond::{
 
 use super::requests::{append, create, event, fill_keys, key};
 use crate::fairness::{
-    attacker::{Attacker, Call},
+    attacker::{Attacker, Call, MANY},
     server::{NAMED_USERS, READER},
 };
 
@@ -21,7 +21,7 @@ const IN_FLIGHT: usize = 64;
 
 async fn set_up_sessions(it: Arc<Attacker>, sessions: usize) {
     let app = it.app.clone();
-    it.make(sessions, move |number| {
+    it.make(MANY, sessions, move |number| {
         let request = CreateSessionRequest {
             app_name: app.clone(),
             user_id: format!("user-{}", number % NAMED_USERS),
@@ -68,7 +68,7 @@ pub async fn lists_of_named_users(it: Arc<Attacker>) -> Result<(), Failure> {
 pub async fn set_up_many_events(it: Arc<Attacker>) -> Result<(), Failure> {
     it.ask(&create(&it.app, "long", "{}")).await?;
     let request = append(&it.app, "long", vec![event("{}"); 1000]);
-    it.make(200, move |_| request.clone()).await;
+    it.make(4, 200, move |_| request.clone()).await;
     Ok(())
 }
 
@@ -97,14 +97,14 @@ pub async fn reads_of_large_scopes(it: Arc<Attacker>) -> Result<(), Failure> {
 pub async fn set_up_many_rewinds(it: Arc<Attacker>) -> Result<(), Failure> {
     it.ask(&create(&it.app, "rewound", "{}")).await?;
     let request = append(&it.app, "rewound", vec![event("{}"); 10]);
-    it.make(1, move |_| request.clone()).await;
+    it.make(1, 1, move |_| request.clone()).await;
     let request = RewindSessionRequest {
         key: Some(key(&it.app, "rewound")),
         to_sequence: Some(5),
         json_form: JsonForm::Text.into(),
         ..Default::default()
     };
-    it.make(100_000, move |_| Call::new("SessionService/RewindSession", &request)).await;
+    it.make(MANY, 100_000, move |_| Call::new("SessionService/RewindSession", &request)).await;
     Ok(())
 }
 

@@ -25,7 +25,7 @@ pub async fn set_up_large_state(it: Arc<Attacker>) -> Result<(), Failure> {
         let state = format!("{{{}}}", keys.collect::<Vec<_>>().join(","));
         append(&it.app, "large", vec![event(&state)])
     });
-    it.make(requests.len(), move |number| requests[number].clone()).await;
+    it.make(1, requests.len(), move |number| requests[number].clone()).await;
     Ok(())
 }
 

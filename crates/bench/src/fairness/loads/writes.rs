@@ -21,7 +21,7 @@ pub async fn set_up_many_keys(it: Arc<Attacker>) -> Result<(), Failure> {
     let keys = fill_keys(&it, "many", "").await?;
     it.tally().notes.push(format!("{keys} keys"));
     let request = append(&it.app, "many", vec![event("{}"); EMPTY_EVENTS]);
-    it.make(1, move |_| request.clone()).await;
+    it.make(1, 1, move |_| request.clone()).await;
     Ok(())
 }
 
@@ -66,7 +66,7 @@ const LISTS: usize = 8;
 async fn set_up_lists(it: &Arc<Attacker>, elements: usize, element: &str) {
     let list = format!("{{\"l\":[{}]}}", vec![element; elements].join(","));
     let app = it.app.clone();
-    it.make(LISTS, move |number| create(&app, &format!("list-{number}"), &list)).await;
+    it.make(LISTS, LISTS, move |number| create(&app, &format!("list-{number}"), &list)).await;
 }
 
 /// Events of `operations` appends each to the list of one of the sessions.
@@ -127,7 +127,7 @@ pub async fn set_up_replays(it: Arc<Attacker>) -> Result<(), Failure> {
     let state = format!("{{{}}}", keys.collect::<Vec<_>>().join(","));
     let body = format!("{{\"text\":\"{}\"}}", "y".repeat(1_000_000));
     let app = it.app.clone();
-    it.make(REPLAYED, move |number| {
+    it.make(16, REPLAYED, move |number| {
         let body_form = Some(BodyForm::BodyJson(body.clone()));
         let event = Event { event_id: replayed_id(number), body_form, ..event(&state) };
         append(&app, "replayed", vec![event])
@@ -147,7 +147,7 @@ pub async fn replays(it: Arc<Attacker>) -> Result<(), Failure> {
 
 pub async fn set_up_session(it: Arc<Attacker>) -> Result<(), Failure> {
     let request = create(&it.app, "temporary", "{}");
-    it.make(1, move |_| request.clone()).await;
+    it.make(1, 1, move |_| request.clone()).await;
     Ok(())
 }
 
