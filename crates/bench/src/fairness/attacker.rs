@@ -34,8 +34,8 @@ const CONNECTIONS: usize = 4;
 /// Small calls in flight while a load is set up, so that many share a commit.
 pub const MANY: usize = 256;
 
-/// The wait after a call without an answer, so that a server that refuses connections is not asked in a loop.
-const AFTER_LOSS: Duration = Duration::from_millis(10);
+/// The wait after a call that was refused for want of capacity, or got no answer: a worker does not ask in a loop.
+const AFTER_REFUSAL: Duration = Duration::from_millis(10);
 
 /// A server that takes no further stream has so long to change that.
 const OPENING: Duration = Duration::from_secs(1);
@@ -248,12 +248,15 @@ impl Attacker {
         let connection = self.connection(worker).await;
         let answer = async { connection?.call(&call.path, call.token, call.message).await };
         match answer.await {
-            Ok(code) => *self.tally().answered.entry(code_name(code)).or_default() += 1,
-            Err(error) => {
-                self.lose(&error);
-                sleep(AFTER_LOSS).await;
+            Ok(code) => {
+                *self.tally().answered.entry(code_name(code)).or_default() += 1;
+                if !matches!(code, Code::ResourceExhausted | Code::Unavailable) {
+                    return;
+                }
             }
+            Err(error) => self.lose(&error),
         }
+        sleep(AFTER_REFUSAL).await;
     }
 
     fn lose(&self, error: &io::Error) {

@@ -45,6 +45,9 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// The admin listener takes 64 connections, and each probe is one: one of so many ticks has a probe.
 const TICKS_PER_PROBE: u64 = 10;
 
+/// The server keeps 10,000 invocations with `temp:` state, and those of all appends would come near that.
+const EVENTS_PER_INVOCATION: u64 = 10;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -252,13 +255,14 @@ impl Victim {
         let sent = instant();
         let mut begun = lock(&record);
         let at = begun.calls.len();
-        let event_id = format!("event-{}", self.begun.fetch_add(1, Ordering::Relaxed));
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let event_id = format!("event-{number}");
         begun.calls.push(Call { kind, event_id: event_id.clone(), sent, outcome: None });
         drop(begun);
         calls.spawn(async move {
             let outcome = match kind {
-                Kind::Append => append(&bank, own, event_id).await,
-                Kind::SameTenant => append(&shop, neighbour, event_id).await,
+                Kind::Append => append(&bank, own, event_id, number).await,
+                Kind::SameTenant => append(&shop, neighbour, event_id, number).await,
                 Kind::Read => read(&bank, own).await,
                 Kind::Probe => probe(&admin).await,
                 Kind::Watch => return,
@@ -335,12 +339,21 @@ async fn create(server: &Server, key: &SessionKey) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An event of 1 KiB with two keys, one of which lives as long as its invocation.
-async fn append(server: &Server, key: SessionKey, event_id: String) -> Result<(), String> {
-    let set_form = Some(SetForm::SetJson(r#"{"key":"value","temp:key":1}"#.to_owned()));
+/// Appends an event of 1 KiB. Some begin an invocation with `temp:` state.
+async fn append(
+    server: &Server,
+    key: SessionKey,
+    event_id: String,
+    number: u64,
+) -> Result<(), String> {
+    let set = match number % EVENTS_PER_INVOCATION {
+        0 => r#"{"key":"value","temp:key":1}"#,
+        _ => r#"{"key":"value"}"#,
+    };
+    let set_form = Some(SetForm::SetJson(set.to_owned()));
     let event = Event {
+        invocation_id: event_id.clone(),
         event_id,
-        invocation_id: "victim".to_owned(),
         author: "victim".to_owned(),
         state_delta: Some(StateDelta { set_form, ..Default::default() }),
         body_form: Some(BodyForm::BodyJson(format!(r#"{{"text":"{}"}}"#, "x".repeat(1000)))),

@@ -53,7 +53,7 @@ pub const LOADS: &[Load] = &[
     load!("operations-8-limited", "8 in flight, 100 appends a second for each caller", LIMITED, writes::set_up_operations, writes::operations::<8>),
     load!("operations-64-limited", "the same, 64 in flight", LIMITED, writes::set_up_operations, writes::operations::<64>),
     load!("operations-256-limited", "the same, 256 in flight", LIMITED, writes::set_up_operations, writes::operations::<256>),
-    load!("cancelled-batches", "20 AppendEvents of 1,000 invocations with temp: state, given up at once", writes::set_up_session, writes::cancelled_batches),
+    load!("cancelled-batches", "20 AppendEvents of 1,000 invocations with temp: state, given up while they wait", writes::set_up_session, writes::cancelled_batches),
     load!("unread-appends", "120 append streams with return_state of 3 MiB whose answers are not taken", streams::set_up_large_state, streams::unread_answers),
     load!("half-items", "300 append streams with an item of 4 MiB that does not end", strangers::nothing, streams::half_items),
     load!("labels", "64 ListSessions by a label that none of 100,000 sessions has", reads::set_up_many_sessions, reads::lists_by_label),

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::requests::{append, create, event, fill_keys, key};
+use crate::fairness::attacker::{Attacker, Call};
 use sessiond::{
     cli::Failure,
     proto::v1::{
@@ -9,10 +11,6 @@ use sessiond::{
         StateOperation, event::BodyForm, list_append::ValuesForm, state_operation::Operation,
     },
 };
-use tokio::time::sleep;
-
-use super::requests::{append, create, event, fill_keys, key};
-use crate::fairness::attacker::{Attacker, Call};
 
 const EMPTY_EVENTS: usize = 600;
 
@@ -145,22 +143,30 @@ pub async fn replays(it: Arc<Attacker>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A call has come to the server by then, and waits: 64 others are before it.
+const GIVEN_UP_AFTER: Duration = Duration::from_millis(20);
+
 pub async fn set_up_session(it: Arc<Attacker>) -> Result<(), Failure> {
     let request = create(&it.app, "temporary", "{}");
     it.make(1, 1, move |_| request.clone()).await;
     Ok(())
 }
 
-/// Batches of a thousand invocations with `temp:` state each, given up as soon as they are sent.
+/// An invocation whose name comes last. Locks are taken in the order of names.
+const BUSY: &str = "~";
+
+/// Batches that begin 999 invocations with `temp:` state, and are given up while they wait for one that others hold.
 pub async fn cancelled_batches(it: Arc<Attacker>) -> Result<(), Failure> {
-    for batch in 0..20 {
-        let events = (0..1000).map(|number| Event {
-            invocation_id: format!("{batch}-{number}"),
-            ..event(r#"{"temp:key":1}"#)
-        });
-        let request = append(&it.app, "temporary", events.collect());
-        it.give_up(request, Duration::from_millis(5)).await?;
-    }
-    sleep(it.lasts).await;
-    Ok(())
+    let begun = |invocation_id| Event { invocation_id, ..event(r#"{"temp:key":1}"#) };
+    let busy = append(&it.app, "temporary", vec![begun(BUSY.to_owned())]);
+    let given_up = async {
+        for batch in 0..20 {
+            let fresh = (0..999).map(|number| begun(format!("{batch}-{number}")));
+            let events = fresh.chain([begun(BUSY.to_owned())]).collect();
+            it.give_up(append(&it.app, "temporary", events), GIVEN_UP_AFTER).await?;
+        }
+        Ok(())
+    };
+    let ((), given_up) = tokio::join!(it.keep(64, move |_| busy.clone()), given_up);
+    given_up
 }
