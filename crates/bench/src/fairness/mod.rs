@@ -4,6 +4,7 @@
 //! the load.
 
 mod attacker;
+mod latency;
 mod loads;
 mod raw;
 mod report;
@@ -73,6 +74,7 @@ pub async fn run(args: &FairnessArgs, connect: &ConnectArgs) -> Result<(), Failu
     }
     let is_chosen =
         |load: &&Load| args.only.is_empty() || args.only.iter().any(|it| it == load.name);
+    let mut failed = false;
     for load in LOADS.iter().filter(is_chosen) {
         if args.list {
             write(stdout(), &format!("{:24} {}\n", load.name, load.about))?;
@@ -89,11 +91,12 @@ pub async fn run(args: &FairnessArgs, connect: &ConnectArgs) -> Result<(), Failu
             Ok(report) => write(stdout(), &report.text())?,
             Err(failure) => {
                 tell(&format!("error: {} was not measured", load.name));
-                return Err(failure);
+                failure.report();
+                failed = true;
             }
         }
     }
-    Ok(())
+    if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
 async fn measure(

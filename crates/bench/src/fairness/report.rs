@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     attacker::Tally,
-    victim::{Kind, Latency},
+    latency::{Kind, Latency},
 };
 
 #[derive(Debug, Serialize)]

@@ -13,12 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
 use sessiond::{
-    cli::{
-        ConnectArgs, Failure, Server, TokenArgs,
-        bench::{Results, instant},
-    },
+    cli::{ConnectArgs, Failure, Server, TokenArgs, bench::instant},
     proto::v1::{
         AppendEventRequest, CreateSessionRequest, Event, EventSelection, GetSessionRequest,
         JsonForm, Scope, SessionKey, StateDelta, WatchRequest, WatchStart, event::BodyForm,
@@ -33,7 +29,10 @@ use tokio::{
 };
 use tonic::Status;
 
-use super::server::{BANK, Process, SHOP};
+use super::{
+    latency::{Call, Kind, Latency, acknowledged, latencies},
+    server::{BANK, Process, SHOP},
+};
 use crate::memory;
 
 /// Calls that are not answered so long after the attack count with the time that they have waited by then.
@@ -47,50 +46,6 @@ const TICKS_PER_PROBE: u64 = 10;
 
 /// The server keeps 10,000 invocations with `temp:` state, and those of all appends would come near that.
 const EVENTS_PER_INVOCATION: u64 = 10;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// AppendEvent of the other tenant.
-    Append,
-    /// GetSession of the other tenant, with the newest 20 events.
-    Read,
-    /// From the answer to the other tenant's append until its watch has the event.
-    Watch,
-    /// AppendEvent of the attacking tenant to another session.
-    SameTenant,
-    /// `/livez` of the admin listener.
-    Probe,
-}
-
-impl Kind {
-    pub const ALL: [Self; 5] =
-        [Self::Append, Self::Read, Self::Watch, Self::SameTenant, Self::Probe];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Append => "append",
-            Self::Read => "read",
-            Self::Watch => "watch",
-            Self::SameTenant => "append, same tenant",
-            Self::Probe => "probe",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct Latency {
-    pub kind: Kind,
-    pub calls: u64,
-    pub p50_millis: f64,
-    pub p99_millis: f64,
-    pub worst_millis: f64,
-    pub failed: u64,
-    /// Calls that had no answer when the measurement ended. They count with the time that they had waited.
-    pub unanswered: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_error: Option<String>,
-}
 
 /// Both measurements. The second one lasts until `stop`.
 pub struct Plan {
@@ -118,14 +73,6 @@ pub fn measure(
         let beside = victim.tick(plan.rate, async { drop(plan.stop.await) }).await;
         Ok([alone, beside])
     })
-}
-
-struct Call {
-    kind: Kind,
-    /// Of an append, by which the watch knows it.
-    event_id: String,
-    sent: Instant,
-    outcome: Option<(Instant, Result<(), String>)>,
 }
 
 #[derive(Default)]
@@ -281,50 +228,6 @@ impl Record {
             .filter(|call| acknowledged(call).is_some())
             .all(|call| self.watch_error.is_some() || self.delivered.contains_key(&call.event_id))
     }
-}
-
-/// When an append of the watched session was answered.
-fn acknowledged(call: &Call) -> Option<Instant> {
-    match &call.outcome {
-        Some((at, Ok(()))) if call.kind == Kind::Append => Some(*at),
-        _ => None,
-    }
-}
-
-fn latencies(
-    calls: &[Call],
-    delivered: &HashMap<String, Instant>,
-    watch_error: Option<String>,
-) -> Vec<Latency> {
-    let now = instant();
-    let of = |kind: Kind| {
-        let (mut results, mut unanswered) = (Results::default(), 0);
-        for call in calls {
-            let (sent, end) = match (kind, acknowledged(call)) {
-                (Kind::Watch, Some(sent)) => {
-                    (sent, delivered.get(&call.event_id).map(|at| (*at, Ok(()))))
-                }
-                _ if call.kind == kind => (call.sent, call.outcome.clone()),
-                _ => continue,
-            };
-            unanswered += u64::from(end.is_none());
-            let (at, outcome) = end.unwrap_or((now, Ok(())));
-            results.add(outcome.map(|()| at.saturating_duration_since(sent)));
-        }
-        let watch_error = watch_error.clone().filter(|_| kind == Kind::Watch);
-        let millis = |quantile| results.latencies.value_at_quantile(quantile) as f64 / 1000.0;
-        Latency {
-            kind,
-            calls: results.latencies.len() + results.errors,
-            p50_millis: millis(0.5),
-            p99_millis: millis(0.99),
-            worst_millis: millis(1.0),
-            failed: results.errors,
-            unanswered,
-            first_error: watch_error.or(results.first_error),
-        }
-    };
-    Kind::ALL.map(of).to_vec()
 }
 
 async fn create(server: &Server, key: &SessionKey) -> Result<(), Failure> {

@@ -56,6 +56,7 @@ pub const LOADS: &[Load] = &[
     load!("cancelled-batches", "20 AppendEvents of 1,000 invocations with temp: state, given up while they wait", writes::set_up_session, writes::cancelled_batches),
     load!("unread-appends", "120 append streams with return_state of 3 MiB whose answers are not taken", streams::set_up_large_state, streams::unread_answers),
     load!("half-items", "300 append streams with an item of 4 MiB that does not end", strangers::nothing, streams::half_items),
+    load!("append-streams", "80,000 append streams without an item", strangers::nothing, streams::empty_streams),
     load!("labels", "64 ListSessions by a label that none of 100,000 sessions has", reads::set_up_many_sessions, reads::lists_by_label),
     load!("named-users", "64 ListSessions of a caller whose policy names 100 users", reads::set_up_sessions_of_named_users, reads::lists_of_named_users),
     load!("authors", "64 ListEvents of an author of none of 200,000 events", reads::set_up_many_events, reads::events_of_nobody),
@@ -64,8 +65,22 @@ pub const LOADS: &[Load] = &[
     load!("sweep", "20,000 sessions with a ttl of 1 s, in 10 s", strangers::nothing, expiry::short_lives),
     load!("health-watches", "80,000 health watches without a credential", strangers::nothing, strangers::health_watches),
     load!("health-checks", "80,000 health checks without a credential that do not end", strangers::nothing, strangers::health_checks),
+    load!("unfinished-calls", "80,000 GetSession without a credential that do not end", strangers::nothing, strangers::unfinished_calls),
     load!("reflection", "80,000 reflection streams without a credential", strangers::nothing, strangers::reflection),
     load!("unread-reflection", "20,000 reflection streams without a credential whose answers are not taken", strangers::nothing, strangers::unread_reflection),
     load!("silent", "300 connections that send nothing", strangers::nothing, strangers::silent_connections),
     load!("silent-admin", "64 connections to the admin listener that send nothing", strangers::nothing, strangers::silent_admin_connections),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_name_means_one_load() {
+        let names: HashSet<_> = LOADS.iter().map(|load| load.name).collect();
+        assert_eq!(names.len(), LOADS.len());
+    }
+}

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use crate::fairness::{
-    attacker::{Attacker, Held},
+    attacker::{Attacker, Held, path},
     raw::Windows,
 };
 
@@ -46,6 +46,10 @@ pub async fn health_watches(it: Arc<Attacker>) -> Result<(), Failure> {
 
 pub async fn health_checks(it: Arc<Attacker>) -> Result<(), Failure> {
     it.hold(held("/grpc.health.v1.Health/Check", 80_000)).await
+}
+
+pub async fn unfinished_calls(it: Arc<Attacker>) -> Result<(), Failure> {
+    it.hold(held(&path("SessionService/GetSession"), 80_000)).await
 }
 
 pub async fn reflection(it: Arc<Attacker>) -> Result<(), Failure> {

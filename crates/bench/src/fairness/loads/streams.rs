@@ -66,3 +66,17 @@ pub async fn half_items(it: Arc<Attacker>) -> Result<(), Failure> {
     })
     .await
 }
+
+/// As many as a client without a credential may try, of a caller that has one.
+pub async fn empty_streams(it: Arc<Attacker>) -> Result<(), Failure> {
+    it.hold(Held {
+        path: path(METHOD),
+        token: Some(SHOP),
+        connections: 20,
+        streams_each: 4000,
+        windows: Windows::Usual,
+        bytes: Bytes::new(),
+        ends: false,
+    })
+    .await
+}
