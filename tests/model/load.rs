@@ -61,9 +61,9 @@ fn session(tables: &Tables, loaded: &mut WorkingSet, key: &SessionKey, needs: &R
     scopes(tables, loaded, &key.app_name, Some(&key.user_id), incarnation, needs);
     let Some(incarnation) = incarnation else { return };
     let last_sequence = loaded.sessions[&incarnation].info.last_sequence;
-    for id in &needs.event_ids {
+    for (id, _) in &needs.events {
         let stored = tables.events(incarnation).find(|row| row.event.event_id == **id);
-        loaded.events.insert((incarnation, (*id).clone()), stored.cloned());
+        loaded.events.insert((incarnation, (*id).clone()), stored.cloned().map(Into::into));
     }
     request(tables, loaded, ScopeKey::Session(incarnation), needs);
     if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {

@@ -102,6 +102,8 @@ families! {
     /// Connections of clients.
     ConnectionMetrics {
         pub open: IntGauge = gauge("sessiond_connections", "Open connections of clients.");
+        pub buffered_bytes: IntGauge = gauge("sessiond_buffered_bytes",
+            "What is buffered for clients: requests that have come, and responses that they have not read.");
         pub refused: IntCounter = counter(("sessiond_connections_refused_total",
             "Connections that were closed at once, because too many were open."), None);
         pub ended: IntCounter = counter(("sessiond_connections_ended_total",

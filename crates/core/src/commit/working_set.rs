@@ -3,7 +3,7 @@
 //! A store that has its database for itself keeps a `WorkingSet` from group to group as a cache. The events, requests and past states in it
 //! belong to one group. A decision that reads what was not loaded ends with [`Refusal::LoadAgain`].
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ pub struct WorkingSet {
     /// Of this group: sessions that it created. They have no events and requests but those of this group.
     pub created: HashSet<Incarnation>,
     /// Of this group; `None`: the session has no such event.
-    pub events: HashMap<(Incarnation, EventId), Option<EventRow>>,
+    pub events: HashMap<(Incarnation, EventId), Option<StoredEvent>>,
     /// Of this group; `None`: the scope has seen no such request.
     pub requests: HashMap<(ScopeKey, RequestId), Option<Fingerprint>>,
     /// Of this group.
@@ -42,6 +42,20 @@ pub struct WorkingSet {
     pub tombstone: Option<Incarnation>,
     /// Of this group: applications and users that may be empty.
     pub emptied: Vec<Emptied>,
+}
+
+/// An event that a session has under an id.
+#[derive(Clone, Debug)]
+pub struct StoredEvent {
+    pub fingerprint: Fingerprint,
+    /// `None`: nobody asked for this fingerprint, or it is beyond [`REPLAY_BYTES`](super::REPLAY_BYTES) of its request.
+    pub event: Option<Arc<Event>>,
+}
+
+impl From<EventRow> for StoredEvent {
+    fn from(EventRow { incarnation: _, event, fingerprint }: EventRow) -> Self {
+        Self { fingerprint, event: Some(event) }
+    }
 }
 
 /// An application or a user that lost state or a session since it was last looked at. Its scope is loaded.
@@ -139,7 +153,7 @@ impl WorkingSet {
         &self,
         incarnation: Incarnation,
         id: &EventId,
-    ) -> Result<Option<&EventRow>, Refusal> {
+    ) -> Result<Option<&StoredEvent>, Refusal> {
         match self.events.get(&(incarnation, id.clone())) {
             None if !self.created.contains(&incarnation) => Err(Refusal::LoadAgain),
             found => Ok(found.and_then(Option::as_ref)),
@@ -212,6 +226,13 @@ impl WorkingSet {
         let parts = ScopeKind::ALL.into_iter().zip(self.complete(scope)?);
         let parts = parts.filter_map(|(kind, scope)| Some(scope?.entries(kind)));
         Ok(State(parts.flatten().collect()))
+    }
+}
+
+impl PastState {
+    /// In memory, about.
+    pub fn bytes(&self) -> usize {
+        self.state.iter().map(|(name, (value, _))| KEY_BYTES + name.len() + value.len()).sum()
     }
 }
 

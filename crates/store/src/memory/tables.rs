@@ -173,8 +173,9 @@ impl Tables {
         self.load_scopes(&Scope::Session(key.clone()), incarnation, needs, loaded);
         let Some(SessionInfo { incarnation, last_sequence, .. }) = session else { return };
         let log = self.log(*incarnation);
-        for &id in &needs.event_ids {
-            loaded.events.insert((*incarnation, id.clone()), log.stored(id).cloned());
+        for &(id, _) in &needs.events {
+            let stored = log.stored(id).cloned().map(Into::into);
+            loaded.events.insert((*incarnation, id.clone()), stored);
         }
         if let Some(at) = needs.past.filter(|at| at <= last_sequence) {
             let own = self.scopes.get(&ScopeKey::Session(*incarnation));
@@ -239,12 +240,12 @@ impl Backend for Tables {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, Failure> {
         let mut loaded = WorkingSet::new(self.now, self.loaded.next_id.max(1));
         loaded.version_floor = self.version_floor;
         needs.iter().for_each(|needs| self.load_request(needs, &mut loaded));
         self.loaded = loaded;
-        Ok(())
+        Ok(needs.len())
     }
 
     async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<Instant>, Failure> {
