@@ -1,4 +1,4 @@
-"""Writes the section "Fairness" of BENCHMARKS.md from rows of `benches/run fairness`: `fairness.py ROWS PAGE VERSION`."""
+"""Writes the section "Fairness" of BENCHMARKS.md: `fairness.py ROWS PAGE VERSION`, with rows of `benches/run fairness`."""
 
 import json
 import sys
@@ -70,7 +70,7 @@ def main(path: str, page: str, version: str) -> None:
     rows = [json.loads(line) for line in Path(path).read_text().splitlines()]
     parts = [Path(page).read_text().split(f"\n{HEADING}\n")[0].rstrip("\n"), HEADING, INTRODUCTION]
     rounds = max(row["round"] for row in rows)
-    parts.append(f"Medians of {rounds} round{'s' if rounds > 1 else ''} on {version}; memory and account are the largest of them.")
+    parts.append(f"Medians of {rounds} rounds on {version}. Of memory and account the largest of them.")
     for store in dict.fromkeys(row["store"] for row in rows):
         of = [row for row in rows if row["store"] == store]
         parts += [f"### {store}", table(of) + backlog(of)]
