@@ -1,4 +1,4 @@
-"""Writes the section "Fairness" of BENCHMARKS.md: `fairness.py ROWS PAGE VERSION`, with rows of `benches/run fairness`."""
+"""Writes the section "Fairness" of BENCHMARKS.md: `fairness.py ROWS PAGE VERSION`; `benches/run` makes the rows."""
 
 import json
 import sys
