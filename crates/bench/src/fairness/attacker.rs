@@ -207,7 +207,9 @@ impl Attacker {
 
     async fn open(&self, held: &Held) -> Option<(Connection, Vec<Stream>)> {
         let connection = Connection::open(&self.address, held.windows).await;
-        let connection = connection.inspect_err(|error| self.lose(error)).ok()?;
+        let refused =
+            |error: &io::Error| self.tally().notes.push(format!("no connection: {error}"));
+        let connection = connection.inspect_err(refused).ok()?;
         let mut streams = Vec::new();
         for _ in 0..held.streams_each {
             let begun = timeout(OPENING, connection.begin(&held.path, held.token)).await;

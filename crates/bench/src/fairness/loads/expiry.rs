@@ -10,10 +10,13 @@ use tokio::time::sleep;
 
 use crate::fairness::attacker::{Attacker, Call};
 
+/// Sessions that are created in a second.
+const RATE: usize = 2000;
+
 /// How long the backlog is watched afterwards.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
-/// 20,000 sessions that live for a second, in ten seconds.
+/// Sessions that live for a second. They are created for twice as long as other attacks last, because none expires in the first second.
 pub async fn short_lives(it: Arc<Attacker>) -> Result<(), Failure> {
     let ttl = Expiration::Ttl(prost_types::Duration { seconds: 1, nanos: 0 });
     let request = CreateSessionRequest {
@@ -23,7 +26,8 @@ pub async fn short_lives(it: Arc<Attacker>) -> Result<(), Failure> {
         json_form: JsonForm::Text.into(),
         ..Default::default()
     };
-    it.pace(2000, 20_000, |_| Call::new("SessionService/CreateSession", &request)).await;
+    let sessions = RATE * 2 * it.lasts.as_secs() as usize;
+    it.pace(RATE, sessions, |_| Call::new("SessionService/CreateSession", &request)).await;
     sleep(AFTERWARDS).await;
     Ok(())
 }
