@@ -125,7 +125,7 @@ pub async fn set_up_replays(it: Arc<Attacker>) -> Result<(), Failure> {
     let state = format!("{{{}}}", keys.collect::<Vec<_>>().join(","));
     let body = format!("{{\"text\":\"{}\"}}", "y".repeat(1_000_000));
     let app = it.app.clone();
-    it.make(16, REPLAYED, move |number| {
+    it.make(4, REPLAYED, move |number| {
         let body_form = Some(BodyForm::BodyJson(body.clone()));
         let event = Event { event_id: replayed_id(number), body_form, ..event(&state) };
         append(&app, "replayed", vec![event])
