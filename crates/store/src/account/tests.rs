@@ -14,7 +14,9 @@ use super::*;
 fn account(max: usize) -> (Account, Arc<AtomicU32>) {
     let ended = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&ended);
-    let account = Account::new(max, move || drop(counted.fetch_add(1, Relaxed)));
+    let account = Account::new(max, move || {
+        counted.fetch_add(1, Relaxed);
+    });
     (account, ended)
 }
 
