@@ -38,7 +38,12 @@ async fn a_list_of_sessions_sorts_ties_only() {
     let sorts = async |connection: &Connection| {
         let plans = connection.plans().await.into_iter();
         let lists = plans.filter(|(sql, _)| sql.contains("FROM session_list"));
-        lists.filter(|(_, plan)| plan.iter().any(|line| line.contains("->  Sort"))).count()
+        let sorts = lists.map(|(sql, plan)| {
+            let sorts = plan.iter().filter(|line| line.contains("->  Sort")).count();
+            // The lists of several users are sorted into one.
+            sorts.saturating_sub(usize::from(sql.contains("LATERAL")))
+        });
+        sorts.sum::<usize>()
     };
     // What the planner does outside of a snapshot, with the few rows of a test.
     assert_ne!(sorts(&connection).await, 0);
