@@ -159,8 +159,10 @@ impl Gate {
         append: &mut Append,
     ) -> Result<(), Error> {
         self.check(context, append)?;
-        let key = self.read(context, self.store.resolve(append.session.clone())).await?;
-        append.session = SessionRef::Full(key);
+        if let bare @ SessionRef::Bare(..) = &append.session {
+            let key = self.read(context, self.store.resolve(bare.clone())).await?;
+            append.session = SessionRef::Full(key);
+        }
         Ok(())
     }
 
