@@ -32,7 +32,8 @@ pub fn load(tables: &Tables, loaded: &mut WorkingSet, needs: &[ReadSet<'_>], bus
             let infos = tables.sessions.iter().map(|row| &row.info);
             loaded.expired = infos.filter(|info| info.expired(loaded.now)).cloned().collect();
             let tombstones = tables.tombstones.iter();
-            loaded.tombstone = tombstones.copied().find(|tombstone| !busy.contains(tombstone));
+            let idle = tombstones.copied().filter(|tombstone| !busy.contains(tombstone));
+            loaded.tombstones = idle.take(2).collect();
         }
     }
 }

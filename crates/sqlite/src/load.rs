@@ -230,8 +230,9 @@ impl Writer {
             (now.secs(), now.nanos(), SWEPT_SESSIONS),
         )?;
         self.loaded.expired.extend(expired.into_iter().map(|found| found.info));
-        let sql = "SELECT id FROM tombstone WHERE lease_until <= ?1 ORDER BY id LIMIT 1";
-        self.loaded.tombstone = self.tables.value(sql, [now.secs()])?.map(Incarnation);
+        let sql = "SELECT id FROM tombstone WHERE lease_until <= ?1 ORDER BY id LIMIT ?2";
+        let gone = (now.secs(), SWEPT_SESSIONS);
+        self.loaded.tombstones = self.tables.all(sql, gone, |row| Ok(Incarnation(row.get(0)?)))?;
         self.load_emptied()
     }
 }

@@ -126,11 +126,11 @@ pub fn check(
 /// be left to do.
 pub fn sweep(tx: &mut Transaction<'_>) -> bool {
     let expired = std::mem::take(&mut tx.loaded.expired);
-    let tombstone = tx.loaded.tombstone.take();
+    let tombstones = std::mem::take(&mut tx.loaded.tombstones);
     let emptied = std::mem::take(&mut tx.loaded.emptied);
-    let more = !expired.is_empty() || tombstone.is_some() || !emptied.is_empty();
+    let more = !expired.is_empty() || !tombstones.is_empty() || !emptied.is_empty();
     emptied.into_iter().for_each(|emptied| look_at(tx, emptied));
-    tx.changes.purged = tombstone.or(tx.changes.purged);
+    tx.changes.purged.extend(tombstones);
     for info in expired {
         // An earlier request of the group may have ended it.
         let now_there = tx.loaded.addresses.get(&info.key);

@@ -166,7 +166,7 @@ async fn read_past(
     Ok((own, removed))
 }
 
-/// What was looked up and is locked by now: the sessions that have expired, and whether the others are empty. Besides, a tombstone that
+/// What was looked up and is locked by now: the sessions that have expired, and whether the others are empty. Besides, tombstones that
 /// no other replica is working on.
 pub(super) async fn read_swept(
     connection: &Connection,
@@ -183,19 +183,19 @@ pub(super) async fn read_swept(
         loaded.emptied.push(Emptied { key, is_used, is_named });
     }
     let sql = "SELECT app_name, user_id, incarnation FROM tombstone WHERE lease_secs <= $1
-        ORDER BY lease_secs LIMIT 1 FOR UPDATE SKIP LOCKED";
-    let gone = Columns::new(sql).value(Type::INT8, loaded.now.secs()).all(connection).await?;
-    if let Some(row) = gone.first() {
-        let gone = node(row)?;
-        loaded.tombstone = Some(gone.incarnation);
-        stored.tombstone = Some(gone);
+        ORDER BY lease_secs LIMIT $2 FOR UPDATE SKIP LOCKED";
+    let gone = Columns::new(sql).value(Type::INT8, loaded.now.secs()).number(SWEPT_SESSIONS as u64);
+    let gone = gone.all(connection).await?;
+    stored.tombstones = gone.iter().map(node).collect::<Result<_>>()?;
+    loaded.tombstones = stored.tombstones.iter().map(|gone| gone.incarnation).collect();
+    if !gone.is_empty() {
         return Ok(());
     }
     let sql = "SELECT app_name, user_id, 0::bigint, through FROM ended_scope
         LIMIT 1 FOR UPDATE SKIP LOCKED";
     if let Some(row) = connection.one(sql).await? {
         stored.ended = Some((node(&row)?, number(&row, 3)?));
-        loaded.tombstone = Some(SHARED);
+        loaded.tombstones = vec![SHARED];
     }
     Ok(())
 }

@@ -126,8 +126,8 @@ impl Tables {
             let now = loaded.now;
             let expired = self.sessions.values().filter(|info| info.expired(now));
             loaded.expired = expired.take(SWEPT_SESSIONS).cloned().collect();
-            let mut abandoned = self.forks.iter().filter(|(_, lease_end)| **lease_end <= now);
-            loaded.tombstone = abandoned.next().map(|(fork, _)| *fork);
+            let abandoned = self.forks.iter().filter(|(_, lease_end)| **lease_end <= now);
+            loaded.tombstones = abandoned.map(|(fork, _)| *fork).take(SWEPT_SESSIONS).collect();
             for key in self.emptied.iter().take(SWEPT_SESSIONS) {
                 self.load_emptied(key, loaded);
             }
@@ -286,9 +286,9 @@ impl Backend for Tables {
             let scope = self.scopes.entry(row.scope.clone()).or_default();
             scope.requests.insert(row.id.clone(), row.fingerprint);
         }
-        if let Some(fork) = changes.purged {
-            self.forks.remove(&fork);
-            self.remove_log(fork);
+        for fork in &changes.purged {
+            self.forks.remove(fork);
+            self.remove_log(*fork);
         }
         let ended = changes.ended.iter().map(|(key, _)| key);
         for key in changes.looked_at.iter().chain(ended.clone()) {
