@@ -183,7 +183,7 @@ impl Attacker {
 
     /// Sends a call and gives it up after a time.
     pub async fn give_up(&self, call: Call, after: Duration) -> Result<(), Failure> {
-        let connection =
+        let mut connection =
             self.connection(0).await.map_err(|error| Failure::Failed(error.to_string()))?;
         let _ = timeout(after, connection.call(&call.path, call.token, call.message)).await;
         Ok(())
@@ -209,7 +209,7 @@ impl Attacker {
         let connection = Connection::open(&self.address, held.windows).await;
         let refused =
             |error: &io::Error| self.tally().notes.push(format!("no connection: {error}"));
-        let connection = connection.inspect_err(refused).ok()?;
+        let mut connection = connection.inspect_err(refused).ok()?;
         let mut streams = Vec::new();
         for _ in 0..held.streams_each {
             let begun = timeout(OPENING, connection.begin(&held.path, held.token)).await;

@@ -1,6 +1,7 @@
 //! HTTP/2 without a gRPC library: requests that do not end, and answers that are not taken.
 
 use std::{
+    future::poll_fn,
     io,
     sync::{
         Arc,
@@ -83,8 +84,8 @@ impl Connection {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Begins a call, as soon as the server takes one more stream.
-    pub async fn begin(&self, path: &str, token: Option<&str>) -> Result<Stream, io::Error> {
+    /// Begins a call, as soon as the server takes the one that was begun before.
+    pub async fn begin(&mut self, path: &str, token: Option<&str>) -> Result<Stream, io::Error> {
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(format!("http://{}{path}", self.authority))
@@ -94,13 +95,19 @@ impl Connection {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let request = request.body(()).map_err(io::Error::other)?;
-        let mut requests = self.requests.clone().ready().await.map_err(io::Error::other)?;
-        let (response, body) = requests.send_request(request, false).map_err(io::Error::other)?;
+        poll_fn(|context| self.requests.poll_ready(context)).await.map_err(io::Error::other)?;
+        let begun = self.requests.send_request(request, false);
+        let (response, body) = begun.map_err(io::Error::other)?;
         Ok(Stream { response, body })
     }
 
     /// Sends a whole call and takes its whole answer. An error: there is none.
-    pub async fn call(&self, path: &str, token: &str, message: Bytes) -> Result<Code, io::Error> {
+    pub async fn call(
+        &mut self,
+        path: &str,
+        token: &str,
+        message: Bytes,
+    ) -> Result<Code, io::Error> {
         let stream = self.begin(path, Some(token)).await?;
         let code = answer(stream, message).await.map_err(io::Error::other)?;
         code.ok_or_else(|| io::Error::other("the answer has no status"))
