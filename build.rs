@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     config.enable_type_names();
     tonic_prost_build::configure()
         .build_transport(true)
-        .codec_path("crate::proto::codec::BoundedCodec")
+        .codec_path("crate::rpc::codec::ContractCodec")
         .compile_fds_with_config(descriptors, config)?;
     Ok(())
 }

@@ -73,15 +73,24 @@ pub struct Config {
           default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub require_full_keys: Option<bool>,
 
+    /// Serve no reflection, through which tools read the contract
+    #[arg(long, env = "SESSIOND_NO_REFLECTION", value_parser = BoolishValueParser::new())]
+    pub no_reflection: bool,
+
     /// Shutdown timeout in seconds
     #[arg(long, env = "SESSIOND_DRAIN_TIMEOUT", default_value_t = 30, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(0..=3600))]
     pub drain_timeout: u64,
 
     /// Maximum number of open connections, fewer if the limit of open files is too low
-    #[arg(long, env = "SESSIOND_MAX_CONNECTIONS", default_value_t = 10_000, value_name = "COUNT",
+    #[arg(long, env = "SESSIOND_MAX_CONNECTIONS", default_value_t = 2_000, value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,
+
+    /// Maximum size of what is buffered for all clients in bytes: requests that have come, and responses that clients have not read
+    #[arg(long, env = "SESSIOND_MAX_BUFFER_BYTES", default_value_t = 384 * 1024 * 1024, value_name = "BYTES",
+          value_parser = clap::value_parser!(u64).range(288 * 1024 * 1024..=1024 * 1024 * 1024 * 1024))]
+    pub max_buffer_bytes: u64,
 
     /// Maximum number of open watches
     #[arg(long, env = "SESSIOND_MAX_WATCHES", default_value_t = 10_000, value_name = "COUNT",

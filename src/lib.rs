@@ -70,9 +70,9 @@
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
 //! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), metrics (`metrics`), the clock and the condition of a store
 //! (`store/clock.rs`, `store/condition.rs`), the limits of connections, request bodies and calls in flight
-//! (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), the limit of response bytes not yet written
-//! (`server/response_budget.rs`), the log of calls and the spans of sampled ones (`server/call_log.rs`, `store/spans.rs`,
-//! `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion and validation of single fields and messages
+//! (`server/connection_limit.rs`, `server/messages.rs`, `server/admission.rs`), the account of what is buffered for clients
+//! (`store/account.rs`, `server/answer.rs`), the log of calls and the spans of sampled ones (`server/call_log.rs`, `store/spans.rs`,
+//! `server/traces.rs`), the size of a message in memory (`proto/memory.rs`), the conversion and validation of single fields and messages
 //! (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in `decode/json.rs`), the limits of callers
 //! (`store/gate/limits.rs`), the rule of snapshots (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and
 //! statements of SQLite (`row.rs`, `log.rs`, `lookup.rs`, `connection.rs`), and checks that its file has not been replaced and the disk has

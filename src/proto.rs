@@ -7,7 +7,7 @@
     reason = "generated code; its documentation is the contract's own"
 )]
 
-pub mod codec;
+pub mod memory;
 
 /// `sessiond.v1`.
 #[allow(clippy::too_many_lines, reason = "it is generated")]

@@ -4,18 +4,19 @@
 
 mod admin;
 mod admission;
+mod answer;
 mod call_log;
 mod connection_limit;
 mod connections;
 mod dispatch;
+mod drain;
 mod exposed;
 mod health;
 mod identity;
 mod listener;
+mod messages;
 mod policy;
 mod reload;
-mod request_buffering;
-mod response_budget;
 mod socket;
 mod tls;
 mod traces;
@@ -26,26 +27,27 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::timeout_at};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use futures_util::FutureExt as _;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     access::Policies,
     config::{Config, Listen},
     engine::{Engine, EngineOptions, new_store_id},
-    metrics::Metrics,
+    metrics::{MethodKind, Metrics},
     rpc::{self, BareIds},
-    store::{self, StoreOptions, instant},
+    store::{self, StoreOptions, account::Account, instant},
 };
 use call_log::CallNotes;
 use connection_limit::{ConnectionLimit, within_descriptors};
 use connections::Edge;
-use dispatch::{Dispatch, Services};
+use dispatch::Dispatch;
+use drain::InFlight;
 use health::Phase;
 use identity::Authenticator;
 use listener::Listener;
 use reload::Reload;
-use response_budget::ResponseBudget;
 use tls::{Protocol, Tls};
 use traces::Traces;
 
@@ -56,7 +58,7 @@ pub struct Running {
     serving: AbortOnDropHandle<()>,
     /// The admin listener, which answers until the end, so that a probe sees the drain, and what reloads files.
     background: Vec<AbortOnDropHandle<()>>,
-    in_flight: TaskTracker,
+    in_flight: InFlight,
     traces: Option<Traces>,
     drain_timeout: Duration,
 }
@@ -74,15 +76,15 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let (listener, admin) = bind(config, tls.as_ref()).await?;
     let (address, admin_address) = (listener.address(), admin.as_ref().map(Listener::address));
     let phase = watch::Sender::new(Phase::Starting);
-    let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
+    let (services, in_flight) = (Arc::new(OnceLock::new()), InFlight::default());
     // Only the admin listener shows metrics.
-    let calls = admin.is_some().then(|| metrics.calls(rpc::methods()));
+    let calls = admin.is_some().then(|| metrics.calls(methods()));
     let traces = Traces::from_environment();
     let dispatch = Dispatch::new(
         Arc::clone(&services),
         phase.subscribe(),
         in_flight.clone(),
-        ResponseBudget::new(&metrics.connections),
+        account(config, &metrics),
         CallNotes { log: config.log_calls, calls, traces: traces.clone() },
     );
     let edge = Edge { dispatch, authenticator: Arc::clone(&authenticator) };
@@ -103,9 +105,9 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let recovered = store::unfinished_bytes(&config.store.url);
     let engine = open(config, metrics, policies).await?;
     let bare = if config.requires_full_keys() { BareIds::Refused } else { BareIds::Allowed };
-    let routes = rpc::routes(Arc::clone(&engine), bare);
+    let routes = rpc::routes(Arc::clone(&engine), bare, !config.no_reflection);
     // It is set nowhere else.
-    let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
+    let _ = services.set(routes);
     phase.send_replace(Phase::Open(*engine.store.condition().borrow()));
     tell_ready(config, &address, admin_address.as_deref(), recovered);
     let drain_timeout = Duration::from_secs(config.drain_timeout);
@@ -114,6 +116,26 @@ pub async fn start(config: &Config) -> Result<Running, String> {
 
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// The account of what is buffered for clients. Only the admin listener shows it.
+fn account(config: &Config, metrics: &Metrics) -> Account {
+    let ended = metrics.connections.ended.clone();
+    let account = Account::new(config.max_buffer_bytes as usize, move || ended.inc());
+    let (gauge, read) = (metrics.connections.buffered_bytes.clone(), account.clone());
+    metrics.probe("account", move || {
+        gauge.set(i64::try_from(read.bytes()).unwrap_or(i64::MAX));
+        async {}.boxed()
+    });
+    account
+}
+
+/// Every method, with its kind in metrics.
+fn methods() -> impl Iterator<Item = (String, MethodKind)> {
+    rpc::methods().into_iter().map(|method| {
+        let kind = if method.is_unary() { MethodKind::Unary } else { MethodKind::Streaming };
+        (method.path, kind)
+    })
 }
 
 /// As many as the flag says and file descriptors allow.
@@ -221,45 +243,18 @@ impl Running {
         self.drain().await
     }
 
-    /// Ends watches with their cursor, completes unary calls, and closes the store once its queue is empty.
+    /// Ends watches with their cursor, completes calls, and closes the store once its queue is empty.
     async fn drain(self) -> bool {
-        let Self {
-            engine, phase, mut serving, background, in_flight, traces, drain_timeout, ..
-        } = self;
+        let Self { engine, phase, serving, background, in_flight, traces, drain_timeout, .. } =
+            self;
         let until = instant() + drain_timeout;
         tracing::info!(timeout_secs = drain_timeout.as_secs(), "shutting down");
         phase.send_replace(Phase::Draining);
-        engine.drain();
-        let served = timeout_at(until, async {
-            tokio::select! {
-                served = &mut serving => served,
-                () = connections::idle(&in_flight, drain_timeout) => {
-                    tracing::info!("closing connections that have no calls and did not end");
-                    Ok(())
-                }
-            }
-        })
-        .await;
-        // Even at the end of the timeout, so that the store takes nothing more.
-        let closed = timeout_at(until, engine.store.close()).await;
-        let failure = match (&served, &closed) {
-            (Ok(Ok(())), Ok(())) => None,
-            (Ok(Ok(())), Err(_)) => {
-                Some("the shutdown timeout passed, and the store is not closed".to_owned())
-            }
-            (Ok(Err(error)), _) => Some(format!("the listener failed: {error}")),
-            (Err(_), _) => {
-                Some("the shutdown timeout passed with calls still in flight".to_owned())
-            }
-        };
-        match &failure {
-            None => tracing::info!("stopped: every call was answered and the store is closed"),
-            Some(failure) => tracing::error!(cause = failure, "stopped"),
-        }
+        let is_complete = drain::drain(&engine, &in_flight, serving, until).await;
         if let Some(traces) = traces {
             traces.shut_down(until.saturating_duration_since(instant())).await;
         }
         drop(background);
-        failure.is_none()
+        is_complete
     }
 }

@@ -25,13 +25,12 @@ type client struct {
 	sessions pb.SessionServiceClient
 	events   pb.EventServiceClient
 	state    pb.StateServiceClient
-	watch    pb.WatchServiceClient
 
 	timeout time.Duration
 	// absence is how long a call waits for a server to which no connection can be made.
 	absence time.Duration
 	retry   RetryPolicy
-	conn    *grpc.ClientConn
+	conns   *connections
 
 	// mu guards closed and the first Add of inFlight against Close.
 	mu       sync.Mutex
@@ -55,7 +54,7 @@ func newClient(to address, s settings) (*client, error) {
 		}
 		options = append(options, grpc.WithPerRPCCredentials(token))
 	}
-	conn, err := grpc.NewClient(to.target, options...)
+	conns, err := newConnections(to.target, options)
 	if err != nil && files.token.path != "" && !to.tls && !to.local() {
 		return nil, fmt.Errorf("sessiond: refusing to send a token to %s without TLS; use https://HOST:PORT: %w", to.target, err)
 	}
@@ -63,14 +62,13 @@ func newClient(to address, s settings) (*client, error) {
 		return nil, fmt.Errorf("sessiond: %w", err)
 	}
 	return &client{
-		sessions: pb.NewSessionServiceClient(conn),
-		events:   pb.NewEventServiceClient(conn),
-		state:    pb.NewStateServiceClient(conn),
-		watch:    pb.NewWatchServiceClient(conn),
+		sessions: pb.NewSessionServiceClient(conns.first),
+		events:   pb.NewEventServiceClient(conns.first),
+		state:    pb.NewStateServiceClient(conns.first),
 		timeout:  cmp.Or(s.timeout, defaultTimeout),
 		absence:  s.absence(to),
 		retry:    s.retry,
-		conn:     conn,
+		conns:    conns,
 		closing:  make(chan struct{}),
 	}, nil
 }
@@ -86,7 +84,7 @@ func (c *client) begin() (func(), error) {
 	return c.inFlight.Done, nil
 }
 
-// close refuses new calls, ends watches, waits for in-flight calls and closes the connection.
+// close refuses new calls, ends watches, waits for in-flight calls and closes the connections.
 func (c *client) close(grace time.Duration) error {
 	c.mu.Lock()
 	if c.closed {
@@ -109,7 +107,7 @@ func (c *client) close(grace time.Duration) error {
 	case <-timer.C:
 	}
 	// Cancels what is still in flight, so the goroutine above ends too.
-	return c.conn.Close()
+	return c.conns.close()
 }
 
 func (c *client) isClosing() bool {
@@ -172,7 +170,7 @@ func call[Request, Response any](
 
 // isAbsent reports whether there is no server: the channel could not connect.
 func (c *client) isAbsent(failure *Error) bool {
-	return failure.Code == codes.Unavailable && failure.Reason == "" && c.conn.GetState() == connectivity.TransientFailure
+	return failure.Code == codes.Unavailable && failure.Reason == "" && c.conns.first.GetState() == connectivity.TransientFailure
 }
 
 // pause waits. It returns the error of what ended the pause early.

@@ -167,7 +167,7 @@ func withFile(option, path string, field func(*settings) *file) Option {
 }
 
 // WithDialOptions passes options to gRPC, after the defaults of this package: transport credentials for TLS, per-call
-// credentials for tokens, interceptors.
+// credentials for tokens, interceptors. They are those of every connection: a dialer is called for each.
 func WithDialOptions(options ...grpc.DialOption) Option {
 	return func(s *settings) error {
 		s.dial = append(s.dial, options...)

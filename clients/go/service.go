@@ -79,7 +79,7 @@ func MustNew(address string, options ...Option) *Service {
 	return service
 }
 
-// Close refuses new calls, ends watches, waits a while for in-flight calls, and closes the connection.
+// Close refuses new calls, ends watches, waits a while for in-flight calls, and closes all connections.
 func (s *Service) Close() error { return s.client.close(s.closeGrace) }
 
 // Create creates a session. An empty id becomes a UUID. `temp:` keys of the state are dropped. A taken id is

@@ -92,6 +92,8 @@ type WatchOptions struct {
 // or repetition; so it does with a new token when its own expires or is revoked. It ends after [Deleted], when the loop
 // is left, or with an error: that of ctx, [ErrClosed], [ErrNotFound], [ErrInvalid] (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or
 // [ErrUnavailable] if the server is away for too long.
+//
+// A service may have as many watches as the server allows: it opens a further connection for every 200 of them.
 func (s *Service) Watch(ctx context.Context, scope Scope, options WatchOptions) iter.Seq2[WatchItem, error] {
 	return func(yield func(WatchItem, error) bool) {
 		target, err := scope.encode()
@@ -107,7 +109,13 @@ func (s *Service) Watch(ctx context.Context, scope Scope, options WatchOptions) 
 			yield(nil, fmt.Errorf("watch: %w", refused))
 			return
 		}
-		w := &watch{service: s, scope: target, options: options, cursor: options.Resume}
+		calls, end, err := s.client.conns.forWatch()
+		if err != nil {
+			yield(nil, fmt.Errorf("watch: %w", err))
+			return
+		}
+		defer end()
+		w := &watch{service: s, calls: calls, scope: target, options: options, cursor: options.Resume}
 		if w.options.Reconnect <= 0 {
 			w.options.Reconnect = defaultReconnect
 		}
@@ -120,6 +128,7 @@ func (s *Service) Watch(ctx context.Context, scope Scope, options WatchOptions) 
 // watch is a running watch, over one stream after the other.
 type watch struct {
 	service  *Service
+	calls    pb.WatchServiceClient
 	scope    *pb.Scope
 	options  WatchOptions
 	cursor   string
@@ -163,7 +172,7 @@ func (w *watch) stream(ctx context.Context, yield func(WatchItem, error) bool) (
 		}
 	}()
 
-	stream, err := client.watch.Watch(ctx, &pb.WatchRequest{
+	stream, err := w.calls.Watch(ctx, &pb.WatchRequest{
 		Scope: w.scope, Cursor: w.cursor, Start: pb.WatchStart(w.options.Start + 1), JsonForm: asText,
 	})
 	for err == nil {

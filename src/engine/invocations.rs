@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use super::{EngineOptions, prelude::*};
 use crate::{
@@ -31,16 +31,23 @@ impl Values {
     }
 }
 
-/// One invocation's keys, and its part of the gauges.
+/// One invocation's keys, and its part of the budget and of the gauges.
 struct Invocation {
     values: Values,
+    charge: OwnedSemaphorePermit,
     bytes: GaugeShare,
     _count: GaugeShare,
 }
 
 impl Invocation {
-    fn set(&mut self, values: Values) {
-        self.bytes.set(values.bytes);
+    /// Replaces the keys. What they grow by is in `growth`, and what they no longer take goes back to the budget.
+    fn set(&mut self, values: Values, growth: &mut Growth) {
+        let (before, after) = (self.values.bytes, values.bytes);
+        if let Some(more) = growth.charge.split(after.saturating_sub(before)) {
+            self.charge.merge(more);
+        }
+        drop(self.charge.split(before.saturating_sub(after)));
+        self.bytes.set(after);
         self.values = values;
     }
 }
@@ -49,15 +56,40 @@ fn bytes(key: &StateKey, value: &Json) -> usize {
     key.name().len() + value.len()
 }
 
-/// One invocation's keys. The lock is held through the commit of an append that changes them, so that two appends of one turn
+pub type Id = (Incarnation, InvocationId);
+
+/// One invocation's keys. The lock is held through the commit of an append that changes them, so that appends and the end of one turn
 /// take effect one after the other.
 type TempEntry = Arc<AsyncMutex<Invocation>>;
 
-/// The locks that one append holds.
-type Locks = BTreeMap<InvocationId, OwnedMutexGuard<Invocation>>;
+/// The invocations that have keys or are in use, each with the time of its last use.
+type Table = HashMap<Id, (TempEntry, Time)>;
 
-/// The invocations that have keys, each with the time of its last use.
-type Table = HashMap<(Incarnation, InvocationId), (TempEntry, Time)>;
+/// The use of an entry by a call. The last use removes an entry without keys, however the call ends.
+struct Use(Arc<Mutex<Table>>, Id);
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        let mut table = lock(&self.0);
+        // No call gets the entry while the table is locked, and calls that have it drop it before their use.
+        let is_empty = |(entry, _): &(TempEntry, Time)| {
+            let is_unused = Arc::strong_count(entry) == 1;
+            is_unused && entry.try_lock().is_ok_and(|it| it.values.entries.is_empty())
+        };
+        if table.get(&self.1).is_some_and(is_empty) {
+            table.remove(&self.1);
+        }
+    }
+}
+
+/// A locked invocation. Fields are dropped in their order.
+struct Held {
+    invocation: OwnedMutexGuard<Invocation>,
+    _use: Use,
+}
+
+/// What one append holds.
+type Locks = BTreeMap<InvocationId, Held>;
 
 /// A delta of `temp:` keys, with the place of its event among those given to the store, and its own path in the request.
 pub type TempDelta = (usize, InvocationId, Delta, FieldPath);
@@ -71,24 +103,22 @@ pub struct Invocations {
     max_count: usize,
     idle_secs: u32,
     table: Arc<Mutex<Table>>,
+    /// Bytes that all invocations together may still grow by.
+    budget: Arc<Semaphore>,
     metrics: WatchMetrics,
 }
 
 impl Invocations {
     pub fn new(options: &EngineOptions) -> Self {
+        let all_bytes = options.temp_bytes.saturating_mul(LARGEST);
         Self {
             max_bytes: options.temp_bytes,
             max_count: options.temp_invocations,
             idle_secs: options.temp_idle_secs,
             table: Arc::default(),
+            budget: Arc::new(Semaphore::new(all_bytes.min(Semaphore::MAX_PERMITS))),
             metrics: options.metrics.watches.clone(),
         }
-    }
-
-    fn empty(&self) -> TempEntry {
-        let bytes = GaugeShare::new(&self.metrics.temp_bytes, 0);
-        let count = GaugeShare::new(&self.metrics.temp_invocations, 1);
-        Arc::new(AsyncMutex::new(Invocation { values: Values::default(), bytes, _count: count }))
     }
 
     /// Appends events whose deltas also change `temp:` keys: what cannot be done in memory refuses the append, and what the store
@@ -111,20 +141,21 @@ impl Invocations {
         let mut locks = Locks::new();
         // In an order that all callers share.
         for invocation in invocations {
-            match self.find_or_begin(incarnation, invocation, now) {
-                Ok(values) => drop(locks.insert(invocation.clone(), values.lock_owned().await)),
+            match self.find_or_begin((incarnation, invocation.clone()), now).await {
+                Ok(held) => drop(locks.insert(invocation.clone(), held)),
                 Err(full) => {
                     let events = temps.iter().filter(|temp| temp.1 == *invocation);
                     events.for_each(|(at, ..)| refuse(&mut append, *at, full.clone()));
                 }
             }
         }
-        let (store, context, limits) = (Arc::clone(store), context.clone(), self.limits());
-        let table = Arc::clone(&self.table);
+        let (store, context) = (Arc::clone(store), context.clone());
+        let charge = charge(&self.budget, 0)?;
+        let mut growth = Growth { charge, bytes: 0, max_bytes: self.max_bytes };
         // On a task of its own: a caller that leaves between the commit and the change in memory must not part the two.
         let task = tokio::spawn(async move {
             // Computed as if every event were new. A fault makes the store refuse its event, unless the event is a replay.
-            for (at, fault) in apply(&temps, &locks, limits, |_| true).1 {
+            for (at, fault) in apply(&temps, &locks, &mut growth, |_| true).1 {
                 refuse(&mut append, at, fault);
             }
             let answer = store.append(&context, append).await;
@@ -134,47 +165,70 @@ impl Invocations {
                 // Computed again without the events that turned out to be replays. A fault that appears only now is too late to refuse.
                 let is_new =
                     |at: usize| appended.events.get(at).is_some_and(|event| !event.replayed);
-                let limits = Limits { all_bytes: usize::MAX, ..limits };
-                let (values, faults) = apply(&temps, &locks, limits, is_new);
+                growth.bytes = 0;
+                let (values, faults) = apply(&temps, &locks, &mut growth, is_new);
                 for (at, fault) in faults {
                     tracing::warn!(at, %fault, "temp: keys of an event stay as they were");
                 }
                 for (invocation, values) in values {
-                    locks.entry(invocation).and_modify(|held| held.set(values));
+                    let entry = locks.entry(invocation);
+                    entry.and_modify(|held| held.invocation.set(values, &mut growth));
                 }
             }
-            forget_empty(&mut lock(&table), incarnation, locks);
             answer
         });
         task.await.unwrap_or_else(|error| Err(Error::internal(error)))
     }
 
-    fn limits(&self) -> Limits {
-        let held = usize::try_from(self.metrics.temp_bytes.get()).unwrap_or(0);
-        let all_bytes = self.max_bytes.saturating_mul(LARGEST).saturating_sub(held);
-        Limits { invocation_bytes: self.max_bytes, all_bytes }
+    /// Locks an invocation, which begins if it has no keys. An error: the table is full.
+    async fn find_or_begin(&self, id: Id, now: Time) -> Result<Held, Error> {
+        let entry = {
+            let mut table = lock(&self.table);
+            match self.in_use(&mut table, &id, now) {
+                Some(entry) => entry,
+                None => {
+                    if table.len() >= self.max_count {
+                        self.drop_idle(&mut table, now);
+                    }
+                    if table.len() >= self.max_count {
+                        return Err(full());
+                    }
+                    let entry = Arc::new(AsyncMutex::new(self.empty()?));
+                    table.insert(id.clone(), (Arc::clone(&entry), now));
+                    entry
+                }
+            }
+        };
+        Ok(self.lock(id, entry).await)
     }
 
-    /// The keys of an invocation; an error if it has none and the table is full.
-    fn find_or_begin(
-        &self,
-        incarnation: Incarnation,
-        invocation: &InvocationId,
-        now: Time,
-    ) -> Result<TempEntry, Error> {
-        let (id, mut table) = ((incarnation, invocation.clone()), lock(&self.table));
-        if table.get(&id).is_some_and(|entry| self.is_idle(entry, now)) {
-            table.remove(&id);
+    /// Locks an invocation that has keys or is in use.
+    async fn find(&self, id: Id, now: Time) -> Option<Held> {
+        let entry = self.in_use(&mut lock(&self.table), &id, now)?;
+        Some(self.lock(id, entry).await)
+    }
+
+    async fn lock(&self, id: Id, entry: TempEntry) -> Held {
+        let _use = Use(Arc::clone(&self.table), id);
+        Held { invocation: entry.lock_owned().await, _use }
+    }
+
+    fn in_use(&self, table: &mut Table, id: &Id, now: Time) -> Option<TempEntry> {
+        if self.is_idle(table.get(id)?, now) {
+            table.remove(id);
         }
-        if table.len() >= self.max_count && !table.contains_key(&id) {
-            self.drop_idle(&mut table, now);
-            if table.len() >= self.max_count {
-                return Err(full());
-            }
-        }
-        let (values, last_used) = table.entry(id).or_insert_with(|| (self.empty(), now));
+        let (entry, last_used) = table.get_mut(id)?;
         *last_used = now.max(*last_used);
-        Ok(Arc::clone(values))
+        Some(Arc::clone(entry))
+    }
+
+    fn empty(&self) -> Result<Invocation, Error> {
+        Ok(Invocation {
+            values: Values::default(),
+            charge: charge(&self.budget, 0)?,
+            bytes: GaugeShare::new(&self.metrics.temp_bytes, 0),
+            _count: GaugeShare::new(&self.metrics.temp_invocations, 1),
+        })
     }
 
     /// Adds an invocation's keys, if there is one, to what is visible from its session.
@@ -186,22 +240,18 @@ impl Invocations {
         now: Time,
     ) {
         let (Some(state), Some(invocation)) = (state, invocation) else { return };
-        let values = {
-            let mut table = lock(&self.table);
-            let entry = table.get_mut(&(incarnation, invocation));
-            let used = entry.filter(|entry| !self.is_idle(entry, now));
-            let Some((values, last_used)) = used else { return };
-            *last_used = now.max(*last_used);
-            Arc::clone(values)
-        };
-        let values = values.lock().await;
-        let entries = values.values.entries.iter();
+        let Some(held) = self.find((incarnation, invocation), now).await else { return };
+        let entries = held.invocation.values.entries.iter();
         let entries = entries.map(|(key, value)| (key.clone(), value.clone()));
         state.0.extend(entries.map(|(key, value)| StateEntry { key, value, version: 0 }));
     }
 
-    pub fn end(&self, incarnation: Incarnation, invocation: &InvocationId) {
-        lock(&self.table).remove(&(incarnation, invocation.clone()));
+    /// Drops an invocation's keys, after the appends that came before.
+    pub async fn end(&self, id: Id, now: Time) -> Result<(), Error> {
+        if let Some(mut held) = self.find(id, now).await {
+            *held.invocation = self.empty()?;
+        }
+        Ok(())
     }
 
     /// Drops the keys of all invocations of a session that is gone.
@@ -225,11 +275,26 @@ impl Invocations {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Limits {
-    invocation_bytes: usize,
-    /// By which all invocations together may still grow.
-    all_bytes: usize,
+/// What the invocations of an append grow by. It is charged before the commit, and refused events and refused appends give it back.
+struct Growth {
+    charge: OwnedSemaphorePermit,
+    bytes: usize,
+    /// Of one invocation.
+    max_bytes: usize,
+}
+
+impl Growth {
+    fn add(&mut self, bytes: usize) -> Result<(), Error> {
+        let missing = (self.bytes + bytes).saturating_sub(self.charge.num_permits());
+        self.charge.merge(charge(self.charge.semaphore(), missing)?);
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+fn charge(budget: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
+    let bytes = u32::try_from(bytes).map_err(|_| full())?;
+    Arc::clone(budget).try_acquire_many_owned(bytes).map_err(|_| full())
 }
 
 fn full() -> Error {
@@ -240,14 +305,15 @@ fn full() -> Error {
 fn apply(
     temps: &[TempDelta],
     locks: &Locks,
-    mut limits: Limits,
+    growth: &mut Growth,
     is_new: impl Fn(usize) -> bool,
 ) -> (BTreeMap<InvocationId, Values>, Vec<(usize, Error)>) {
     let (mut all, mut faults, mut written) = (BTreeMap::new(), Vec::new(), 0);
     for (at, invocation, delta, field) in temps.iter().filter(|(at, ..)| is_new(*at)) {
         let Some(held) = locks.get(invocation) else { continue };
-        let values = all.entry(invocation.clone()).or_insert_with(|| held.values.clone());
-        if let Err(fault) = change(values, delta, field, &mut limits, &mut written) {
+        let values =
+            all.entry(invocation.clone()).or_insert_with(|| held.invocation.values.clone());
+        if let Err(fault) = change(values, delta, field, growth, &mut written) {
             faults.push((*at, fault));
         }
     }
@@ -259,16 +325,16 @@ fn change(
     values: &mut Values,
     delta: &Delta,
     field: &FieldPath,
-    limits: &mut Limits,
+    all: &mut Growth,
     written: &mut usize,
 ) -> Result<(), Error> {
     let results = delta.resolve(field, written, |key| values.entries.get(key))?;
     let after = values.bytes_with(&results);
     let growth = after.saturating_sub(values.bytes);
-    if growth > 0 && after > limits.invocation_bytes {
-        return Err(Error::InvocationTooLarge(limits.invocation_bytes));
+    if growth > 0 && after > all.max_bytes {
+        return Err(Error::InvocationTooLarge(all.max_bytes));
     }
-    limits.all_bytes = limits.all_bytes.checked_sub(growth).ok_or_else(full)?;
+    all.add(growth)?;
     values.bytes = after;
     for (key, value) in results {
         match value {
@@ -283,19 +349,6 @@ fn change(
 fn refuse(append: &mut Append, at: usize, fault: Error) {
     if let Some(event) = append.events.get_mut(at) {
         event.refusal.get_or_insert(fault);
-    }
-}
-
-/// Gives back the places of invocations that hold nothing, as after a refusal.
-fn forget_empty(table: &mut Table, incarnation: Incarnation, locks: Locks) {
-    for (invocation, values) in locks {
-        let is_empty = values.values.entries.is_empty();
-        drop(values);
-        let id = (incarnation, invocation);
-        // Another call that holds it is about to fill it, and no call can take hold of it while the table is locked.
-        if is_empty && table.get(&id).is_some_and(|(held, _)| Arc::strong_count(held) == 1) {
-            table.remove(&id);
-        }
     }
 }
 

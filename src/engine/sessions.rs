@@ -242,8 +242,7 @@ impl Engine {
         self.store.check(context, &mut end)?;
         let query = SessionQuery::info(SessionRef::Full(end.key));
         let view = self.store.read_session(context, query).await?;
-        self.invocations.end(view.info.incarnation, &end.invocation);
-        Ok(())
+        self.invocations.end((view.info.incarnation, end.invocation), self.now()).await
     }
 }
 

@@ -65,6 +65,18 @@ pub enum WatchItem {
     SessionDeleted(Life),
 }
 
+impl WatchItem {
+    /// Bytes that are buffered for it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Snapshot { state, .. } => state.text_len(),
+            Self::Event(event) => event.bytes(),
+            Self::StateChange { changes, .. } => changes.bytes(),
+            Self::CaughtUp | Self::Heartbeat(_) | Self::SessionDeleted(_) => 0,
+        }
+    }
+}
+
 /// A running watch. Dropping it ends it.
 pub struct Watch {
     engine: Arc<Engine>,
@@ -112,7 +124,7 @@ impl Engine {
         let StateView { state, position: present, info, bases } =
             self.store.read_state(context, query).await?;
         let expire_time = info.as_ref().and_then(|info| info.expire_time);
-        let mut ready = VecDeque::new();
+        let mut ready: VecDeque<(WatchItem, Position)> = VecDeque::new();
         let position = match from {
             WatchFrom::Cursor(cursor) => {
                 let position = resume(cursor, self.store.id(), &scope, present)?;
@@ -132,6 +144,7 @@ impl Engine {
                 present
             }
         };
+        context.account.note(ready.iter().map(|(item, _)| item.bytes()).sum());
         Ok(Watch {
             engine: Arc::clone(self),
             context: context.clone(),
@@ -236,6 +249,7 @@ impl Watch {
                 self.check()?;
             }
             if let Some(item) = self.ready.pop_front() {
+                self.context.account.give_back(item.0.bytes());
                 return Ok(item);
             }
             if self.complete {
@@ -261,7 +275,15 @@ impl Watch {
         // A caller may drop this future, so a wake may only be forgotten together with the claim that nothing is left.
         self.complete = false;
         self.wakes = self.subscriptions.iter_mut().map(|it| *it.borrow_and_update()).sum();
+        // A page is read when its connection may hold it.
+        let room = self.context.account.room(PAGE_BYTES);
         let page = {
+            tokio::select! {
+                biased;
+                () = room => {}
+                () = self.engine.draining.cancelled() => return Err(Error::Draining),
+                () = heartbeat.as_mut() => return self.heartbeat(),
+            }
             let _turn = tokio::select! {
                 biased;
                 turn = self.engine.watch_reads.acquire() => turn.map_err(Error::internal)?,
@@ -301,6 +323,7 @@ impl Watch {
             }
             self.ready.push_back((WatchItem::StateChange { changes, commit_time }, self.position));
         }
+        self.context.account.note(self.ready.iter().map(|(item, _)| item.bytes()).sum());
         // The page may end behind its last item: changes that it left out on purpose.
         self.position = page.position;
         if let Some((_, position)) = self.ready.back_mut() {

@@ -11,12 +11,13 @@ use prost::Message;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
-use super::{Handlers, call::Call, prelude::*, status::of_transport};
+use super::{Handlers, call::Call, prelude::*};
 use crate::{
     engine::dropped_keys,
     proto::v1::{
         AppendEventStreamRequest, AppendEventStreamResponse, append_event_stream_response::Outcome,
     },
+    store::account::CallAccount,
 };
 
 /// Items of one stream in flight: enough to fill the commits of a disk, few enough that one stream does not fill the store's queue.
@@ -25,8 +26,11 @@ const IN_FLIGHT: usize = 256;
 /// Bytes of a stream's items in flight, requests and answers: four of the largest messages.
 const IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that count for the state in an answer, whose size is not known yet.
+/// Bytes that count for the state in an answer, whose size is not known yet. The account bounds what it becomes.
 const STATE_BYTES: usize = 1024 * 1024;
+
+/// Bytes in memory of the shortest item, with its call and its answer.
+const ITEM_BYTES: usize = 4 * 1024;
 
 /// The answers to a stream of appends.
 pub fn answers(
@@ -60,8 +64,12 @@ struct Item {
     append: Result<(Append, Mode), Error>,
 }
 
-/// The answer to an item, and the bytes that count for it until then.
-type Answered = (usize, AppendEventStreamResponse);
+/// The answer to an item, with what counts for it until it is sent.
+struct Answered {
+    bytes: usize,
+    _account: CallAccount,
+    response: AppendEventStreamResponse,
+}
 
 struct Pipeline {
     handlers: Handlers,
@@ -91,7 +99,9 @@ impl Pipeline {
                 return self.failure.take().map(Err);
             }
             let full = self.in_flight.len() >= IN_FLIGHT || self.bytes >= IN_FLIGHT_BYTES;
-            let reads = self.open && !full && self.held.is_none();
+            let wants = self.open && !full && self.held.is_none();
+            let has_room = self.call.context.account.check().is_ok();
+            let reads = wants && has_room;
             // Reading comes before answering, so that the store has work while answers are sent.
             tokio::select! {
                 biased;
@@ -105,17 +115,16 @@ impl Pipeline {
                 }
                 item = self.items.next(), if reads => match item {
                     Some(Ok(request)) => self.held = Some(self.read(request)),
-                    Some(Err(refusal)) => {
-                        let status = of_transport(&refusal).unwrap_or(refusal);
-                        (self.open, self.failure) = (false, Some(status));
-                    }
+                    Some(Err(refusal)) => (self.open, self.failure) = (false, Some(refusal)),
                     None => self.open = false,
                 },
-                Some((bytes, answer)) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                Some(answer) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                    let Answered { bytes, response, .. } = answer;
                     self.bytes -= bytes;
-                    self.late.retain(|(late, _)| *late != answer.index);
-                    return Some(Ok(answer));
+                    self.late.retain(|(late, _)| *late != response.index);
+                    return Some(Ok(response));
                 }
+                () = self.call.context.account.room(0), if wants && !has_room => {}
             }
         }
     }
@@ -127,6 +136,7 @@ impl Pipeline {
         let bytes = append.as_ref().map_or(0, |append| {
             append.encoded_len() + if append.return_state { STATE_BYTES } else { 0 }
         });
+        call.context.account.note(ITEM_BYTES + append.as_ref().map_or(0, Message::encoded_len));
         let missing = || Error::invalid("append", Reason::MissingField, "This field is required.");
         let append = append.ok_or_else(missing);
         let Handlers { engine, bare } = &self.handlers;
@@ -188,5 +198,6 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
         spans.answered();
         spans.replied();
     }
-    (bytes, AppendEventStreamResponse { index, outcome: Some(outcome) })
+    let response = AppendEventStreamResponse { index, outcome: Some(outcome) };
+    Answered { bytes, _account: call.context.account, response }
 }

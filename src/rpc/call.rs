@@ -10,7 +10,7 @@ use super::status::stream_status;
 use crate::{
     access::Principal,
     domain::{error::Error, trace::TraceParent},
-    store::{CallId, CallerId, RequestContext, instant, spans::Spans},
+    store::{CallId, CallerId, RequestContext, Work, instant, spans::Spans},
 };
 
 /// The number of a connection, in the extensions of its requests.
@@ -39,15 +39,19 @@ impl Call {
             deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),
             trace_id: parent.map(|parent| parent.trace_id),
             spans: request.extensions().get().cloned(),
+            account: request.extensions().get().cloned().unwrap_or_default(),
             request_id,
+            work: Work::default(),
         };
         Self { method, context }
     }
 
-    /// An item of this stream: a call with an id of its own, and the stream's trace and deadline.
+    /// An item of this stream: a call with an id and an account of its own, and the stream's trace and deadline.
     pub fn item(&self) -> Self {
         let spans = self.context.spans.as_ref().map(Spans::item);
-        let context = RequestContext { request_id: CallId::next(), spans, ..self.context.clone() };
+        let (account, work) = (self.context.account.item(), Work::default());
+        let (request_id, context) = (CallId::next(), self.context.clone());
+        let context = RequestContext { request_id, spans, account, work, ..context };
         Self { method: self.method, context }
     }
 

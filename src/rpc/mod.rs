@@ -4,6 +4,7 @@
 
 mod append_stream;
 mod call;
+pub mod codec;
 pub mod convert;
 mod prelude;
 mod routes;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use crate::engine::Engine;
 pub use call::ConnectionId;
 pub use convert::decode::BareIds;
-pub use routes::{OPEN_REQUEST_BYTES, SERVICE_NAMES, methods, names, routes};
+pub use routes::{Method, OPEN_REQUEST_BYTES, SERVICE_NAMES, methods, names, routes};
 
 /// The first items whose bytes all together are within a budget.
 fn within<I: Iterator>(

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use prost_reflect::DescriptorPool;
+use prost_reflect::{DescriptorPool, MethodDescriptor};
+use prost_types::method_options::IdempotencyLevel;
 use tonic::{codec::CompressionEncoding, service::Routes};
 
 use super::{BareIds, Handlers};
 use crate::{
     domain::limits::MESSAGE_BYTES,
     engine::Engine,
-    metrics::MethodKind,
     proto::{
         DESCRIPTOR_SET,
+        memory::MessageKind,
         v1::{
             admin_service_server as admin, event_service_server as events,
             session_service_server as sessions, state_service_server as states,
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 
-/// Most bytes of a request of health and reflection, which need no credential: more than the longest names.
+/// Most bytes of a request of health and reflection: more than the longest names.
 pub const OPEN_REQUEST_BYTES: usize = 4096;
 
 /// The services of the contract, as health names them.
@@ -32,9 +33,9 @@ pub const SERVICE_NAMES: [&str; 5] = [
     admin::SERVICE_NAME,
 ];
 
-/// The services of the contract, and both versions of reflection, which also describes health.
+/// The services of the contract and, if asked for, both versions of reflection, which also describes health.
 #[expect(clippy::expect_used, reason = "descriptors are compiled in, and every test reads them")]
-pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
+pub fn routes(engine: Arc<Engine>, bare: BareIds, with_reflection: bool) -> Routes {
     let handlers = Arc::new(Handlers { engine, bare });
     macro_rules! service {
         ($server:path) => {
@@ -43,44 +44,70 @@ pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
                 .accept_compressed(CompressionEncoding::Gzip)
         };
     }
-    let reflection = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // Tools read the details of errors through reflection too.
-            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
-    };
-    let v1 = reflection().build_v1().expect("descriptors that were compiled in");
-    let v1alpha = reflection().build_v1alpha().expect("descriptors that were compiled in");
-    Routes::new(service!(sessions::SessionServiceServer<_>))
+    let mut routes = Routes::new(service!(sessions::SessionServiceServer<_>))
         .add_service(service!(events::EventServiceServer<_>))
         .add_service(service!(states::StateServiceServer<_>))
         .add_service(service!(watches::WatchServiceServer<_>))
-        .add_service(service!(admin::AdminServiceServer<_>))
-        .add_service(v1.max_decoding_message_size(OPEN_REQUEST_BYTES))
-        .add_service(v1alpha.max_decoding_message_size(OPEN_REQUEST_BYTES))
-        .prepare()
+        .add_service(service!(admin::AdminServiceServer<_>));
+    if with_reflection {
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                // Tools read the details of errors through reflection too.
+                .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+        };
+        let v1 = reflection().build_v1().expect("descriptors that were compiled in");
+        let v1alpha = reflection().build_v1alpha().expect("descriptors that were compiled in");
+        routes = routes.add_service(v1).add_service(v1alpha);
+    }
+    routes.prepare()
 }
 
-/// The path of every method, with its kind.
+/// A method, as its descriptor tells it.
+#[derive(Clone, Debug)]
+pub struct Method {
+    /// Such as `/sessiond.v1.EventService/AppendEvent`.
+    pub path: String,
+    pub client_streams: bool,
+    pub server_streams: bool,
+    pub has_side_effects: bool,
+    /// `None`: of health or reflection, whose requests are short.
+    pub request: Option<MessageKind>,
+}
+
+impl Method {
+    pub fn is_unary(&self) -> bool {
+        !(self.client_streams || self.server_streams)
+    }
+}
+
+/// Every method of every service.
 #[expect(clippy::expect_used, reason = "descriptors are compiled in, and every test reads them")]
-pub fn methods() -> Vec<(String, MethodKind)> {
+pub fn methods() -> Vec<Method> {
     let sets = [
         DESCRIPTOR_SET,
         tonic_health::pb::FILE_DESCRIPTOR_SET,
         tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
         tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
     ];
-    let mut methods = Vec::new();
-    for set in sets {
-        let pool = DescriptorPool::decode(set).expect("descriptors that were compiled in");
-        for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
-            let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
-            let streams = method.is_client_streaming() || method.is_server_streaming();
-            methods.push((path, if streams { MethodKind::Streaming } else { MethodKind::Unary }));
-        }
+    let pool = |set| DescriptorPool::decode(set).expect("descriptors that were compiled in");
+    let services = sets.into_iter().flat_map(|set| pool(set).services().collect::<Vec<_>>());
+    services
+        .flat_map(|service| service.methods().collect::<Vec<_>>())
+        .map(|it| method(&it))
+        .collect()
+}
+
+fn method(method: &MethodDescriptor) -> Method {
+    let options = method.method_descriptor_proto().options.clone().unwrap_or_default();
+    Method {
+        path: format!("/{}/{}", method.parent_service().full_name(), method.name()),
+        client_streams: method.is_client_streaming(),
+        server_streams: method.is_server_streaming(),
+        has_side_effects: options.idempotency_level() != IdempotencyLevel::NoSideEffects,
+        request: MessageKind::named(method.input().full_name()),
     }
-    methods
 }
 
 /// The names of service and method in a path; `None` if it does not have the form `/SERVICE/METHOD`.
@@ -103,15 +130,30 @@ mod tests {
     }
 
     #[test]
-    fn methods_have_their_paths() {
+    fn methods_are_as_the_contract_says() {
         let methods = methods();
-        let kind = |path: &str| methods.iter().find(|(it, _)| it == path).map(|(_, kind)| *kind);
-        assert_eq!(kind("/sessiond.v1.EventService/AppendEvent"), Some(MethodKind::Unary));
-        assert_eq!(
-            kind("/sessiond.v1.EventService/AppendEventStream"),
-            Some(MethodKind::Streaming)
-        );
-        assert_eq!(kind("/sessiond.v1.WatchService/Watch"), Some(MethodKind::Streaming));
-        assert_eq!(kind("/grpc.health.v1.Health/Check"), Some(MethodKind::Unary));
+        let find = |path: &str| methods.iter().find(|it| it.path == path).unwrap();
+        let reads = methods.iter().filter(|it| it.is_unary() && !it.has_side_effects);
+        let mut reads: Vec<_> =
+            reads.filter_map(|it| names(&it.path).map(|(_, name)| name)).collect();
+        reads.sort_unstable();
+        let expected = [
+            "GetSession",
+            "GetState",
+            "ListApplications",
+            "ListEvents",
+            "ListKeyChanges",
+            "ListSessions",
+            "ListUsers",
+            "RenderTemplate",
+        ];
+        assert_eq!(reads, expected);
+        let stream = find("/sessiond.v1.EventService/AppendEventStream");
+        assert!(stream.client_streams && stream.server_streams && stream.request.is_some());
+        let watch = find("/sessiond.v1.WatchService/Watch");
+        assert!(watch.server_streams && !watch.client_streams && !watch.has_side_effects);
+        let health = find("/grpc.health.v1.Health/Check");
+        assert!(health.is_unary() && health.request.is_none());
+        assert!(find("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo").client_streams);
     }
 }

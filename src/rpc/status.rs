@@ -5,16 +5,14 @@ mod report;
 
 use std::fmt;
 
+use prost::DecodeError;
 use tonic::Status;
 use tonic_types::StatusExt;
 
 use super::{prelude::*, within};
-use crate::{
-    domain::{
-        error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
-        limits::SCOPE_BYTES,
-    },
-    proto::codec::UNDECODABLE,
+use crate::domain::{
+    error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
+    limits::SCOPE_BYTES,
 };
 use caller::{invalid_credential, permission_denied, rate_limited};
 use report::{Report, encoded_bytes};
@@ -41,29 +39,25 @@ pub fn stream_status(
     }
 }
 
-/// Starts of the transport's own messages, which it sends with codes that mislead: OUT_OF_RANGE, RESOURCE_EXHAUSTED without a reason, and
-/// INTERNAL.
-const TOO_LARGE: [&str; 2] =
-    ["Error, decoded message length too large", "Error decompressing: size limit"];
-
-/// Our status for a request that the transport refused, if its message is at fault.
-pub fn of_transport(refusal: &Status) -> Option<Status> {
-    let message = refusal.message();
-    if TOO_LARGE.iter().any(|start| message.starts_with(start)) {
-        return Some(status(&Error::MessageTooLarge, ""));
-    }
-    // The decoder names the field, every message around the fault, and the fault.
-    let parts: Vec<_> = message.strip_prefix(UNDECODABLE)?.split(": ").collect();
+/// The status of a message that cannot be decoded. The decoder names the field, every message around the fault, and the fault.
+pub fn undecodable(error: &DecodeError) -> Status {
+    let text = error.to_string();
+    let parts: Vec<_> = text.split(": ").skip(1).collect();
     let cause = match parts[..] {
         [field, _, _, .., fault] if parts.len() > 4 => format!("{field}: …: {fault}"),
         _ => parts.join(": "),
     };
+    bad_message(&cause)
+}
+
+/// The status of a request that is no message of its type.
+pub fn bad_message(cause: &str) -> Status {
     let message = format!(
         "The request is not a valid message of its type: {cause}. \
          Generate the client from this contract, and send deeply nested values as JSON text."
     );
     let fault = Violation::new("", Reason::BadMessage, message).with("cause", cause);
-    Some(status(&Error::Invalid(vec![fault]), ""))
+    status(&Error::Invalid(vec![fault]), "")
 }
 
 pub fn reason(status: &Status) -> Option<String> {
@@ -181,6 +175,8 @@ fn overloaded(what: Bounded, millis: u64) -> Report {
         Bounded::ReadQueue => "The read queue is full",
         Bounded::Watches => "Too many watches are open",
         Bounded::TempInvocations => "Too many invocations have temp: state",
+        Bounded::Buffers => "The buffers for clients, or those of this connection, are full",
+        Bounded::Streams => "Too many calls are open on a connection without a credential",
     };
     let message = format!("{full}. Retry in {millis} ms.");
     Report::new(Reason::Overloaded, message).with("what", what).retry_after(millis)

@@ -42,7 +42,7 @@ async fn serve(store: Arc<dyn Store>, bare: BareIds) -> Server {
     let engine = Arc::new(Engine::new(store, EngineOptions::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let routes = routes(engine.clone(), bare);
+    let routes = routes(engine.clone(), bare, true);
     let router = tonic::transport::Server::builder().add_routes(routes);
     let serving = router.serve_with_incoming(TcpListenerStream::new(listener));
     let task = tokio::spawn(async move { serving.await.unwrap() });

@@ -1,6 +1,6 @@
 //! The admin listener: HTTP for those who look after the server. Its address is its own, so that callers need not reach it.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, future::ready as done, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
@@ -10,7 +10,7 @@ use axum::{
         header::{CONTENT_TYPE, HOST},
         uri::Authority,
     },
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn_with_state, map_request},
     response::{IntoResponse as _, Response},
     routing::{get, put},
 };
@@ -21,11 +21,18 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{Semaphore, watch},
-    time::timeout,
+    select,
+    sync::watch,
+    task::AbortHandle,
+    time::{sleep, timeout},
 };
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
-use super::{health::Phase, listener::Listener};
+use super::{
+    health::Phase,
+    listener::{Listener, Stream},
+};
 use crate::{
     logging,
     metrics::{Metrics, TEXT_FORMAT},
@@ -38,8 +45,11 @@ const CONNECTIONS: usize = 64;
 /// Bytes of a filter: levels for more targets than there are.
 const FILTER_BYTES: usize = 4096;
 
-/// Seconds that a request and its answer may take.
-const REQUEST_TIMEOUT_SECS: u64 = 10;
+/// From the connection to the whole head of its request, TLS included: probes send it at once.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// From the head to the end of the answer: reading all metrics takes two seconds at most, and a filter is short.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 pub fn routes(phase: watch::Receiver<Phase>, metrics: Arc<Metrics>) -> Router {
     let measured = (phase.clone(), metrics);
@@ -100,7 +110,7 @@ async fn scrape(
 ) -> Result<([(HeaderName, &'static str); 1], String), (StatusCode, String)> {
     let current = *phase.borrow();
     for (phase, name) in Phase::NAMES {
-        metrics.condition.with_label_values(&[name]).set(i64::from(phase == current));
+        metrics.server.condition.with_label_values(&[name]).set(i64::from(phase == current));
     }
     match metrics.scrape().await {
         Ok(text) => Ok(([(CONTENT_TYPE, TEXT_FORMAT)], text)),
@@ -141,35 +151,69 @@ async fn ready(
     (StatusCode::SERVICE_UNAVAILABLE, reason)
 }
 
+/// A connection that has not ended.
+struct Connection {
+    /// Cancelled when the head of its request is there.
+    head: CancellationToken,
+    task: AbortHandle,
+}
+
+/// Serves one request a connection. At the bound a connection makes place for the next one, so that nobody keeps probes away: the oldest
+/// without a request, else the oldest.
 pub async fn serve(listener: Listener, routes: Router) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let routes = match listener.plain_host() {
         Some(host) => routes.layer(from_fn_with_state(Arc::from(host), check_host)),
         None => routes,
     };
     let may_change = MayChange(!listener.is_open());
-    // It is never closed.
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+    let mut connections = VecDeque::<Connection>::new();
+    loop {
         let (stream, tls) = listener.accept().await;
-        let routes = routes.clone();
-        tokio::spawn(async move {
-            let _permit = permit;
-            let answered = timeout(Duration::from_secs(REQUEST_TIMEOUT_SECS), async {
-                match tls {
-                    None => answer(stream, routes, may_change).await,
-                    Some(tls) => match tls.accept(stream).await {
-                        Ok(stream) => {
-                            let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-                            answer(stream, routes, MayChange(has_certificate)).await;
-                        }
-                        Err(error) => tracing::debug!(%error, "a client could not begin TLS"),
-                    },
+        connections.retain(|it| !it.task.is_finished());
+        if connections.len() >= CONNECTIONS {
+            let oldest = connections.iter().position(|it| !it.head.is_cancelled()).unwrap_or(0);
+            connections.remove(oldest).inspect(|it| it.task.abort());
+            tracing::debug!("a connection of the admin listener made place for another");
+        }
+        let head = CancellationToken::new();
+        let has_come = head.clone();
+        let routes = routes.clone().layer(map_request(move |request: Request| {
+            has_come.cancel();
+            done(request)
+        }));
+        let connection = connection(stream, tls, routes, may_change, head.clone());
+        connections.push_back(Connection { head, task: tokio::spawn(connection).abort_handle() });
+    }
+}
+
+/// A connection, within its time.
+async fn connection(
+    stream: Stream,
+    tls: Option<TlsAcceptor>,
+    routes: Router,
+    may_change: MayChange,
+    head: CancellationToken,
+) {
+    let answered = async {
+        match tls {
+            None => answer(stream, routes, may_change).await,
+            Some(tls) => match tls.accept(stream).await {
+                Ok(stream) => {
+                    let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                    answer(stream, routes, MayChange(has_certificate)).await;
                 }
-            });
-            if answered.await.is_err() {
-                tracing::debug!("a request of the admin listener took too long");
-            }
-        });
+                Err(error) => tracing::debug!(%error, "a client could not begin TLS"),
+            },
+        }
+    };
+    let late = async {
+        if timeout(HEAD_TIMEOUT, head.cancelled()).await.is_ok() {
+            sleep(ANSWER_TIMEOUT).await;
+        }
+    };
+    select! {
+        () = answered => {}
+        () = late => tracing::debug!("a request of the admin listener took too long"),
     }
 }
 

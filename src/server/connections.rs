@@ -14,13 +14,13 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
     sync::watch,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
-use tokio_util::{either::Either, task::TaskTracker};
+use tokio_util::either::Either;
 
 use super::{
-    connection_limit::ConnectionLimit,
+    connection_limit::{ConnectionLimit, IsKnown},
     dispatch::Dispatch,
     health::{Phase, draining},
     identity::Authenticator,
@@ -28,13 +28,16 @@ use super::{
     socket::{Sharing, Socket},
 };
 
-/// Bytes that a client may send on one stream, and on one connection, before it waits for the server: the largest message, so that
-/// none needs two round trips, and a few of them side by side.
-const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// Bytes that a client may send on one stream, and on one connection, before the server has read them. What waits there is in no account, so
+/// it is little; bytes are read as they come, unless a stream of appends waits for the store.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// Requests in flight on one connection, and calls given up that HTTP/2 bears in a row: more than agents need, and they bound its memory.
-const STREAMS_PER_CONNECTION: u32 = 4096;
+/// Streams of one connection. Clients with more calls open a further connection.
+const STREAMS_PER_CONNECTION: u32 = 256;
+
+/// Calls given up that HTTP/2 bears in a row: as many as a client may have begun before it gives all of them up, several times.
+const RESETS: usize = 4096;
 
 /// Bytes of a request's headers: a bearer token of the longest kind, and as much beside it.
 const HEADER_BYTES: u32 = 32 * 1024;
@@ -49,10 +52,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Seconds that a client has to send them, and to begin TLS before: clients do so at once, even without a request.
 const PREFACE_TIMEOUT_SECS: u64 = 30;
 
-/// How long a connection without requests may take to end, at a shutdown and otherwise: time for the last answers to arrive, and for
-/// clients to learn that no more calls are taken. Bytes that a client's socket
-/// does not take count as a request. Without this, clients that do not answer would hold the shutdown until the keepalive ends them.
-const IDLE_GRACE: Duration = Duration::from_secs(5);
+/// How long a connection that ends waits for its client to receive the last answers and to end its direction.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// The service of every connection, with the authentication of its callers.
 #[derive(Clone)]
@@ -76,35 +77,26 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
         };
         // Its client is told by the end of the connection.
-        let Some(permit) = limit.permit() else { continue };
+        let Some(permit) = limit.permit().await else { continue };
         let (edge, phase, watcher) = (edge.clone(), phase.clone(), connections.watcher());
-        tokio::spawn(async move {
-            accepted(stream, tls, edge, phase, watcher).await;
+        let is_known = IsKnown::default();
+        let known = Arc::clone(&is_known);
+        let task = tokio::spawn(async move {
+            accepted(stream, tls, edge, (phase, watcher), known).await;
             drop(permit);
         });
+        limit.opened(task.abort_handle(), is_known);
     }
     drop(listener);
     connections.shutdown().await;
-}
-
-/// Waits until no request has been in flight for a while, at most half of `drain_timeout`.
-pub async fn idle(in_flight: &TaskTracker, drain_timeout: Duration) {
-    in_flight.close();
-    loop {
-        in_flight.wait().await;
-        sleep(IDLE_GRACE.min(drain_timeout / 2)).await;
-        if in_flight.is_empty() {
-            return;
-        }
-    }
 }
 
 async fn accepted(
     stream: Stream,
     tls: Option<TlsAcceptor>,
     Edge { dispatch, authenticator }: Edge,
-    phase: watch::Receiver<Phase>,
-    watcher: Watcher,
+    (phase, watcher): (watch::Receiver<Phase>, Watcher),
+    is_known: IsKnown,
 ) {
     let peer = peer(&stream);
     let Some(tls) = tls else {
@@ -112,7 +104,8 @@ async fn accepted(
             Either::Left(_) => authenticator.of_tcp(None),
             Either::Right(unix) => authenticator.of_unix(unix.peer_cred()),
         };
-        return connection(stream, dispatch.with_caller(caller, peer), phase, watcher).await;
+        return connection(stream, dispatch.with_caller(caller, peer, is_known), phase, watcher)
+            .await;
     };
     let handshake = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), tls.accept(stream));
     let accepted = tokio::select! {
@@ -123,7 +116,7 @@ async fn accepted(
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let caller = authenticator.of_tcp(certificates.and_then(|chain| chain.first()));
-            connection(stream, dispatch.with_caller(caller, peer), phase, watcher).await;
+            connection(stream, dispatch.with_caller(caller, peer, is_known), phase, watcher).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a client could not begin TLS"),
         Err(_) => tracing::debug!("a client did not begin TLS in time"),
@@ -145,9 +138,9 @@ async fn connection(
     let sharing = Sharing {
         tells_callers_apart: dispatch.tells_callers_apart(),
         calls: dispatch.calls(),
-        in_flight: dispatch.in_flight().clone(),
+        in_flight: dispatch.in_flight().sockets.clone(),
     };
-    let (socket, turns) = Socket::new(stream, preface, sharing, IDLE_GRACE);
+    let (socket, turns) = Socket::new(stream, preface, sharing, LINGER);
     let (end, registration) = AbortHandle::new_pair();
     dispatch.ends_with(end);
     let http = http();
@@ -179,7 +172,7 @@ pub(super) fn http() -> auto::Builder<TokioExecutor> {
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .max_pending_accept_reset_streams(STREAMS_PER_CONNECTION as usize)
+        .max_pending_accept_reset_streams(RESETS)
         .max_header_list_size(HEADER_BYTES)
         .keep_alive_interval(Duration::from_secs(KEEPALIVE_INTERVAL_SECS))
         .keep_alive_timeout(Duration::from_secs(KEEPALIVE_TIMEOUT_SECS));

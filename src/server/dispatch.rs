@@ -1,16 +1,19 @@
-//! Routes calls to the services. Health answers from the first connection on, everything else once the store is open.
+//! The layers around a call, one after the other: identity, streams of strangers, account, notes, request, concurrency limit, service.
+//! Health answers from the first connection on, everything else once the store is open.
 
 use std::{
+    collections::HashMap,
     convert::Infallible,
-    mem,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
-use futures_util::{FutureExt as _, StreamExt as _, future::AbortHandle, stream};
-use http_body_util::{BodyExt as _, BodyStream, StreamBody};
+use futures_util::future::{AbortHandle, pending};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{
     Status,
     body::Body,
@@ -21,51 +24,39 @@ use tonic_health::pb::health_server::HealthServer;
 
 use super::{
     admission::{Admission, after_rest},
-    call_log::{CallLog, CallNotes},
+    answer::AnswerBody,
+    call_log::CallNotes,
+    connection_limit::IsKnown,
+    drain::InFlight,
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
-    request_buffering::RequestBuffers,
-    response_budget::{ResponseBudget, ResponseBytes, Unsent},
+    messages::Messages,
 };
 use crate::{
     access::Principal,
-    domain::error::Error,
-    engine::Engine,
-    rpc::{ConnectionId, OPEN_REQUEST_BYTES, status::of_transport},
+    domain::{
+        error::{Bounded, Error},
+        limits::MESSAGE_BYTES,
+    },
+    rpc::{ConnectionId, Method, OPEN_REQUEST_BYTES, methods},
+    store::account::{Account, CallAccount, ConnectionAccount},
 };
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
-/// A reflection call lasts as long as its client keeps it open, so a shutdown ends it.
-const REFLECTION: &str = "/grpc.reflection.";
+/// A call of another service lasts as long as its client keeps it open, so a shutdown ends it.
+const SERVICES: &str = "/sessiond.";
 
-/// Unary appends, of which callers have a limit.
-const APPENDS: [&str; 2] =
-    ["/sessiond.v1.EventService/AppendEvent", "/sessiond.v1.EventService/AppendEvents"];
+/// Reads of a connection at the same time, with those whose answers wait for the client: more than readers execute at once. Each may hold
+/// the largest answer.
+const READS_PER_CONNECTION: usize = 16;
 
-/// The services, once the store is open.
-pub struct Services {
-    pub routes: Routes,
-    pub engine: Arc<Engine>,
-}
+/// Open calls of a connection that has shown no credential, where callers have identities: probes need few.
+const STRANGERS_CALLS: usize = 16;
 
-/// The items of this stream are calls of their own.
-const APPEND_STREAM: &str = "/sessiond.v1.EventService/AppendEventStream";
-
-/// Unary reads, whose answers may have 4 MiB each.
-const READS: [&str; 8] = [
-    "/sessiond.v1.AdminService/ListApplications",
-    "/sessiond.v1.AdminService/ListUsers",
-    "/sessiond.v1.EventService/ListEvents",
-    "/sessiond.v1.SessionService/GetSession",
-    "/sessiond.v1.SessionService/ListSessions",
-    "/sessiond.v1.StateService/GetState",
-    "/sessiond.v1.StateService/ListKeyChanges",
-    "/sessiond.v1.StateService/RenderTemplate",
-];
-
-/// Concurrent reads per connection, unsent responses included: more than readers execute at once, and 256 MiB of the largest responses.
-const READS_PER_CONNECTION: usize = 64;
+/// The refusal of one more.
+const TOO_MANY_STREAMS: Error =
+    Error::Overloaded { what: Bounded::Streams, retry_after_millis: 1000 };
 
 /// Passes calls to the services once they are there. Every call has a clone of it.
 #[derive(Clone)]
@@ -75,61 +66,92 @@ pub struct Dispatch {
 }
 
 struct ConnectionState {
-    id: ConnectionId,
+    account: Arc<ConnectionAccount>,
     reads: Arc<Semaphore>,
-    answers: Arc<ResponseBytes>,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
+    has_shown_credential: AtomicBool,
+    is_known: IsKnown,
+    open: Arc<AtomicUsize>,
     /// The address of the client, for the log.
     peer: Arc<str>,
 }
 
 struct Shared {
     health: HealthServer<PhaseHealth>,
-    services: Arc<OnceLock<Services>>,
+    /// Set when the store is open.
+    services: Arc<OnceLock<Routes>>,
+    methods: HashMap<String, Arc<Method>>,
     phase: watch::Receiver<Phase>,
-    in_flight: TaskTracker,
-    buffers: RequestBuffers,
+    in_flight: InFlight,
     /// A stream gives its permit back once it has begun.
     admission: Admission,
-    budget: ResponseBudget,
+    account: Account,
     notes: CallNotes,
 }
 
+/// A call that passed the layers before its request.
+struct Begun {
+    principal: Principal,
+    account: CallAccount,
+    open: Open,
+}
+
+/// What lasts until the answer is written.
+pub struct Open {
+    _token: TaskTrackerToken,
+    _stream: OpenStream,
+}
+
+/// A place among the open calls of a connection.
+struct OpenStream(Arc<AtomicUsize>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Dispatch {
-    /// `services` is set when the store is open. `in_flight` counts the requests whose answer has not been written yet.
+    /// `services` is set when the store is open.
     pub fn new(
-        services: Arc<OnceLock<Services>>,
+        services: Arc<OnceLock<Routes>>,
         phase: watch::Receiver<Phase>,
-        in_flight: TaskTracker,
-        budget: ResponseBudget,
+        in_flight: InFlight,
+        account: Account,
         notes: CallNotes,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()))
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
-        let (buffers, admission): (_, Admission) = Default::default();
+        let methods = methods().into_iter().map(|it| (it.path.clone(), Arc::new(it))).collect();
+        let admission = Admission::default();
+        let connection = ConnectionState::new(&account, None, Arc::default(), IsKnown::default());
         let shared =
-            Shared { health, services, phase, in_flight, buffers, admission, budget, notes };
-        let connection = ConnectionState::new(&shared, None, Arc::default());
+            Shared { health, services, methods, phase, in_flight, admission, account, notes };
         Self { shared: Arc::new(shared), connection }
     }
 
-    pub fn with_caller(&self, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Self {
-        let connection = ConnectionState::new(&self.shared, caller, peer);
+    /// For a connection, which says when it is known.
+    pub fn with_caller(
+        &self,
+        caller: Option<Arc<Caller>>,
+        peer: Arc<str>,
+        is_known: IsKnown,
+    ) -> Self {
+        let connection = ConnectionState::new(&self.shared.account, caller, peer, is_known);
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
     /// Sets the handle that ends the connection when its client leaves too many answers unread.
     pub fn ends_with(&self, end: AbortHandle) {
-        self.connection.answers.end_with(end);
+        self.connection.account.end_with(end);
     }
 
     pub fn tells_callers_apart(&self) -> bool {
         self.connection.caller.is_some()
     }
 
-    /// Counts the calls, and the connections, whose bytes have not all been written.
-    pub fn in_flight(&self) -> &TaskTracker {
+    pub fn in_flight(&self) -> &InFlight {
         &self.shared.in_flight
     }
 
@@ -138,23 +160,57 @@ impl Dispatch {
         self.shared.admission.in_flight()
     }
 
-    /// The principal of a call. Health and reflection tell everybody the same.
-    fn principal(&self, request: &http::Request<Body>) -> Result<Principal, Error> {
-        let path = request.uri().path();
-        match &self.connection.caller {
-            Some(caller) if !path.starts_with(HEALTH) && !path.starts_with(REFLECTION) => {
-                caller.principal(request.headers())
-            }
-            _ => Ok(Principal::Local),
+    /// The layers before the request is read.
+    fn begin(&self, request: &http::Request<Body>) -> Result<Begun, (Error, Option<Open>)> {
+        let Self { shared, connection } = self;
+        let principal = connection.principal(request);
+        let stream = connection.stream().map_err(|error| (error, None))?;
+        let open = Open { _token: shared.in_flight.answers.token(), _stream: stream };
+        match (principal, connection.account.call()) {
+            (Err(error), _) => Err((error, Some(open))),
+            (_, Err(error)) => Err((error, None)),
+            (Ok(principal), Ok(account)) => Ok(Begun { principal, account, open }),
         }
     }
 }
 
 impl ConnectionState {
-    fn new(shared: &Shared, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Arc<Self> {
-        let reads = Arc::new(Semaphore::new(READS_PER_CONNECTION));
-        let answers = shared.budget.connection();
-        Arc::new(Self { id: ConnectionId(answers.number()), reads, answers, caller, peer })
+    fn new(
+        account: &Account,
+        caller: Option<Arc<Caller>>,
+        peer: Arc<str>,
+        is_known: IsKnown,
+    ) -> Arc<Self> {
+        let has_credential = caller.as_ref().is_none_or(|caller| caller.is_known());
+        Arc::new(Self {
+            account: account.connection(),
+            reads: Arc::new(Semaphore::new(READS_PER_CONNECTION)),
+            caller,
+            has_shown_credential: AtomicBool::new(has_credential),
+            is_known,
+            open: Arc::default(),
+            peer,
+        })
+    }
+
+    /// The principal of a call. Health tells everybody the same.
+    fn principal(&self, request: &http::Request<Body>) -> Result<Principal, Error> {
+        match &self.caller {
+            Some(caller) if !request.uri().path().starts_with(HEALTH) => {
+                let principal = caller.principal(request.headers())?;
+                self.has_shown_credential.store(true, Relaxed);
+                Ok(principal)
+            }
+            _ => Ok(Principal::Local),
+        }
+    }
+
+    /// A place for one more open call.
+    fn stream(&self) -> Result<OpenStream, Error> {
+        let stream = OpenStream(Arc::clone(&self.open));
+        let before = self.open.fetch_add(1, Relaxed);
+        let has_shown = self.has_shown_credential.load(Relaxed);
+        (has_shown || before < STRANGERS_CALLS).then_some(stream).ok_or(TOO_MANY_STREAMS)
     }
 }
 
@@ -163,55 +219,84 @@ impl Shared {
     async fn answer(
         &self,
         request: http::Request<Body>,
-        principal: &Principal,
-        reads: &Arc<Semaphore>,
+        method: Option<&Arc<Method>>,
+        Begun { principal, account, .. }: &Begun,
+        connection: &ConnectionState,
     ) -> Answered {
         let path = request.uri().path();
-        if path.starts_with(HEALTH) {
-            let request = self.until_draining(request);
-            return Ok((self.health.clone().call(request).await?, None));
-        }
-        let Some(services) = self.services.get() else {
-            return refused(request, &Error::Starting).await;
+        let is_health = path.starts_with(HEALTH);
+        let services = self.services.get();
+        let (Some(method), true) = (method, is_health || services.is_some()) else {
+            // A method that is not there is not answered before the others.
+            return match services {
+                None => refused(request, &Error::Starting).await,
+                Some(services) => {
+                    let answer = services.clone().call(without_body(&request)).await?;
+                    Ok((after_rest(request, answer).await, None))
+                }
+            };
         };
-        let (is_append, is_read) = (APPENDS.contains(&path), READS.contains(&path));
-        let is_reflection = path.starts_with(REFLECTION);
-        let draining = draining(self.phase.clone());
-        let (request, _held) = match is_reflection || path == APPEND_STREAM {
-            true => (request, None),
-            false => match self.buffers.whole(request, draining).await {
-                Ok((request, held)) => (request, Some(held)),
-                Err(refusal) => return Ok((refusal.into_http(), None)),
+        let is_own = path.starts_with(SERVICES);
+        let request = match self.whole(request, method, account, is_own).await {
+            Ok(request) => request,
+            Err(refusal) => return Ok((refusal.into_http(), None)),
+        };
+        if connection.has_shown_credential.load(Relaxed) {
+            connection.is_known.store(true, Relaxed);
+        }
+        let Some(services) = services.filter(|_| !is_health) else {
+            return Ok((self.health.clone().call(request).await?, None));
+        };
+        let read = match method.has_side_effects || !is_own {
+            true => None,
+            false => tokio::select! {
+                biased;
+                read = Arc::clone(&connection.reads).acquire_owned() => read.ok(),
+                () = draining(self.phase.clone()) => {
+                    return Ok((refusal(&Error::Draining).into_http(), None));
+                }
             },
         };
-        let read = match is_read {
-            false => None,
-            true => Arc::clone(reads).acquire_owned().await.ok(),
-        };
+        if let Some(full) = read.as_ref().and_then(|_| account.take(MESSAGE_BYTES).err()) {
+            return Ok((refusal(&full).into_http(), None));
+        }
         let Some(permit) = self.admission.permit(principal) else {
             return Ok((self.admission.refuse(request).await, None));
         };
-        // A call that this lets through counts against the limit of its caller, so nothing else may refuse it before it is decoded.
-        if let Some(error) = is_append.then(|| services.engine.store.flood(principal)).flatten() {
-            return refused(request, &error).await;
-        }
-        let request = if is_reflection { self.until_draining(request) } else { request };
-        let answer = services.routes.clone().call(request).await?;
+        let executed = self.in_flight.calls.token();
+        let answer = services.clone().call(request).await?;
+        drop(executed);
         permit.answered(&answer);
+        // A watch has what it read for its beginning.
+        let read = read.filter(|_| method.is_unary());
+        if method.server_streams && !method.has_side_effects && is_own {
+            account.give_back(MESSAGE_BYTES);
+        }
         Ok((answer, read))
     }
 
-    /// The same request, which ends with the server, whether or not its client has sent all of it. Bytes received before are still read.
-    fn until_draining(&self, request: http::Request<Body>) -> http::Request<Body> {
-        let mut end = Box::pin(draining(self.phase.clone()));
-        request.map(|body| {
-            let mut body = BodyStream::new(body);
-            let parts = stream::poll_fn(move |cx| match body.poll_next_unpin(cx) {
-                Poll::Pending => end.poll_unpin(cx).map(|()| None),
-                part => part,
-            });
-            Body::new(StreamBody::new(parts.fuse()))
-        })
+    /// The same request with whole messages. That of a unary call has come.
+    async fn whole(
+        &self,
+        request: http::Request<Body>,
+        method: &Arc<Method>,
+        account: &CallAccount,
+        is_own: bool,
+    ) -> Result<http::Request<Body>, Status> {
+        let (parts, body) = request.into_parts();
+        let (method, account) = (Arc::clone(method), account.clone());
+        let is_unary = !method.client_streams;
+        let phase = self.phase.clone();
+        // Streams of our services end by themselves, with the answers that are left.
+        let end = async move {
+            match is_own && !is_unary {
+                true => pending().await,
+                false => draining(phase).await,
+            }
+        };
+        let messages = Messages::new(body, &parts.headers, method, account, end);
+        let body = if is_unary { messages.one().await? } else { messages.stream() };
+        Ok(http::Request::from_parts(parts, body))
     }
 }
 
@@ -220,6 +305,14 @@ type Answered = Result<(http::Response<Body>, Option<OwnedSemaphorePermit>), Inf
 /// The answer to a call that no handler gets.
 async fn refused(request: http::Request<Body>, error: &Error) -> Answered {
     Ok((after_rest(request, refusal(error).into_http()).await, None))
+}
+
+fn without_body(request: &http::Request<Body>) -> http::Request<Body> {
+    let mut empty = http::Request::new(Body::empty());
+    empty.uri_mut().clone_from(request.uri());
+    empty.method_mut().clone_from(request.method());
+    empty.headers_mut().clone_from(request.headers());
+    empty
 }
 
 impl<B> Service<http::Request<B>> for Dispatch
@@ -238,86 +331,49 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let (shared, connection) = (Arc::clone(&self.shared), Arc::clone(&self.connection));
-        let token = shared.in_flight.token();
         let mut request = request.map(Body::new);
-        let principal = self.principal(&request);
-        let mut log = shared.notes.begin(&request, principal.as_ref().ok(), &connection.peer);
+        let begun = self.begin(&request);
+        let principal = begun.as_ref().ok().map(|begun| &begun.principal);
+        let mut log = shared.notes.begin(&request, principal, &connection.peer);
         if let Some(log) = &log {
             request = log.request(request);
         }
-        request.extensions_mut().insert(connection.id);
-        if let Ok(principal @ Principal::Identified(_)) = &principal {
-            request.extensions_mut().insert(principal.clone());
-            // The layers below do not need the token, so they cannot log it.
-            request.headers_mut().remove(http::header::AUTHORIZATION);
+        if let Ok(Begun { principal, account, .. }) = &begun {
+            let extensions = request.extensions_mut();
+            extensions.insert(ConnectionId(connection.account.number));
+            extensions.insert(account.clone());
+            if let Principal::Identified(_) = principal {
+                extensions.insert(principal.clone());
+                // The layers below do not need the token, so they cannot log it.
+                request.headers_mut().remove(http::header::AUTHORIZATION);
+            }
         }
+        let method = shared.methods.get(request.uri().path()).cloned();
         Box::pin(async move {
-            let (answer, read) = match principal {
-                Ok(principal) => shared.answer(request, &principal, &connection.reads).await?,
-                Err(error) => refused(request, &error).await?,
+            let (answer, read, account, open) = match begun {
+                Ok(begun) => {
+                    let answered = shared.answer(request, method.as_ref(), &begun, &connection);
+                    let (answer, read) = answered.await?;
+                    (answer, read, begun.account, Some(begun.open))
+                }
+                // Without a place for it, nothing waits for its rest.
+                Err((error, None)) => {
+                    (refusal(&error).into_http(), None, CallAccount::default(), None)
+                }
+                Err((error, open)) => {
+                    let (answer, _) = refused(request, &error).await?;
+                    (answer, None, CallAccount::default(), open)
+                }
             };
-            let answer = explained(answer);
             if let Some(log) = &mut log {
                 log.answered(answer.headers());
             }
-            let answers = Arc::clone(&connection.answers);
-            Ok(answer.map(|body| tracked(body, answers, (token, read), log)))
+            let is_unary = method.is_none_or(|method| method.is_unary());
+            let connection = Arc::clone(&connection.account);
+            Ok(answer.map(|body| {
+                AnswerBody::new(body, connection, account, is_unary, log, (open, read)).into()
+            }))
         })
-    }
-}
-
-/// The same answer, or our status in the place of the transport's.
-fn explained(answer: http::Response<Body>) -> http::Response<Body> {
-    // Most answers have a status at their end. The transport's have no details.
-    let headers = answer.headers();
-    if !headers.contains_key(Status::GRPC_STATUS)
-        || headers.contains_key(Status::GRPC_STATUS_DETAILS)
-    {
-        return answer;
-    }
-    let refusal = Status::from_header_map(headers);
-    match refusal.as_ref().and_then(of_transport) {
-        Some(status) => status.into_http(),
-        None => answer,
-    }
-}
-
-/// The same body, in flight until all of it is in the buffer of its connection, which is in flight then: what a slow reader has not taken
-/// yet waits in HTTP/2's buffers. Its end is that of the call.
-fn tracked(
-    body: Body,
-    answers: Arc<ResponseBytes>,
-    (token, read): (TaskTrackerToken, Option<OwnedSemaphorePermit>),
-    mut log: Option<CallLog>,
-) -> Body {
-    let mut has_begun = false;
-    Body::new(body.map_frame(move |frame| {
-        // It is held as long as this body is.
-        let _ = &read;
-        if let Some(log) = &mut log {
-            frame.data_ref().into_iter().for_each(|data| log.sent(data));
-            frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
-        }
-        frame.map_data(|data| {
-            let unsent = match mem::replace(&mut has_begun, true) {
-                false => answers.begun(data.len()),
-                true => answers.made(data.len()),
-            };
-            Bytes::from_owner(Unwritten { data, _token: token.clone(), _unsent: unsent })
-        })
-    }))
-}
-
-/// A part of an answer. It is dropped when the connection has taken it.
-struct Unwritten {
-    data: Bytes,
-    _token: TaskTrackerToken,
-    _unsent: Unsent,
-}
-
-impl AsRef<[u8]> for Unwritten {
-    fn as_ref(&self) -> &[u8] {
-        &self.data
     }
 }
 

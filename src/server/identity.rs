@@ -119,6 +119,11 @@ impl Authenticator {
 }
 
 impl Caller {
+    /// Whether its connection has an identity of its own.
+    pub fn is_known(&self) -> bool {
+        matches!(self.own, Some(Ok(_)))
+    }
+
     pub fn principal(&self, headers: &HeaderMap) -> Result<Principal, Error> {
         let Self { authenticator, own } = self;
         let token = bearer(headers).filter(|_| authenticator.takes_tokens());

@@ -178,7 +178,7 @@ impl Alone {
         let mut answers = Vec::new();
         for work in &group {
             let was_empty = changes.is_empty();
-            match decide(&mut loaded, &mut changes, &work.request, None) {
+            match decide(&mut loaded, &mut changes, &work.request, None, &mut 0) {
                 Err(Refusal::LoadAgain) => {
                     assert!(!was_empty, "a need was not loaded: {:?}", work.request);
                     self.counts[2] += 1;

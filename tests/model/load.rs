@@ -32,7 +32,8 @@ pub fn load(tables: &Tables, loaded: &mut WorkingSet, needs: &[ReadSet<'_>], bus
             let infos = tables.sessions.iter().map(|row| &row.info);
             loaded.expired = infos.filter(|info| info.expired(loaded.now)).cloned().collect();
             let tombstones = tables.tombstones.iter();
-            loaded.tombstone = tombstones.copied().find(|tombstone| !busy.contains(tombstone));
+            let idle = tombstones.copied().filter(|tombstone| !busy.contains(tombstone));
+            loaded.tombstones = idle.take(2).collect();
         }
     }
 }
@@ -61,9 +62,9 @@ fn session(tables: &Tables, loaded: &mut WorkingSet, key: &SessionKey, needs: &R
     scopes(tables, loaded, &key.app_name, Some(&key.user_id), incarnation, needs);
     let Some(incarnation) = incarnation else { return };
     let last_sequence = loaded.sessions[&incarnation].info.last_sequence;
-    for id in &needs.event_ids {
+    for (id, _) in &needs.events {
         let stored = tables.events(incarnation).find(|row| row.event.event_id == **id);
-        loaded.events.insert((incarnation, (*id).clone()), stored.cloned());
+        loaded.events.insert((incarnation, (*id).clone()), stored.cloned().map(Into::into));
     }
     request(tables, loaded, ScopeKey::Session(incarnation), needs);
     if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {

@@ -147,9 +147,7 @@ impl Tables {
         }
         self.tombstones.extend(begun_forks.iter().map(|(fork, _)| fork));
         self.tombstones.retain(|tombstone| !finished_forks.contains(tombstone));
-        if let Some(purged) = purged {
-            self.purge(*purged);
-        }
+        purged.iter().for_each(|purged| self.purge(*purged));
     }
 
     fn copy(&mut self, from: Incarnation, to: Incarnation, after: Sequence, up_to: Sequence) {

@@ -18,6 +18,7 @@ mod drain;
 mod every_call;
 mod file_lost;
 mod files;
+mod flooding;
 mod hidden;
 mod identity;
 mod imports;

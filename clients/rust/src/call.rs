@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Code, Request, Response, Status, transport::Channel};
 
 use crate::{
+    channels::Channels,
     failure::{Failure, Kind},
     metadata::CallMetadata,
     observe::observe,
@@ -23,7 +24,7 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    pub channel: Channel,
+    pub channels: Arc<Channels>,
     pub policy: CallPolicy,
     pub metadata: CallMetadata,
     pub outage: Outage,
@@ -98,7 +99,7 @@ impl Caller {
             let mut attempt = self.metadata.request(request.clone());
             // The server drops calls that nobody waits for any more.
             attempt.set_timeout(time_left());
-            let failure = match timeout_at(end, send(self.channel.clone(), attempt)).await {
+            let failure = match timeout_at(end, send(self.channels.first(), attempt)).await {
                 Ok(Ok(response)) => {
                     self.outage.succeeded();
                     return Ok(response.into_inner());

@@ -6,6 +6,7 @@ use adk_core::Result;
 use tonic::transport::Channel;
 
 use crate::{
+    channels::Channels,
     credentials::CredentialFiles,
     endpoint::{Settings, parse},
     health::wait_until_ready,
@@ -126,14 +127,17 @@ impl Builder {
         let policy = self.policy(&address.settings, address.is_local());
         let files = self.files.or_environment(std::env::var_os);
         let metadata = CallMetadata::new(files.token_file(&address)?);
-        let channel = files.endpoint(&address)?.connect_lazy();
-        Ok(SessiondSessionService::new(channel, policy, metadata))
+        let channels = Channels::to(files.endpoint(&address)?);
+        Ok(SessiondSessionService::new(channels, policy, metadata))
     }
 
     /// Uses an existing channel, for example through a proxy. The address is not read, nor its settings, nor files and the environment.
+    ///
+    /// The service cannot open another channel, so its calls and watches share the 256 streams that a server allows on a connection,
+    /// and what exceeds them waits. For more than 200 watches, make a service with a channel of its own for each 200 of them.
     pub fn with_channel(self, channel: Channel) -> SessiondSessionService {
         let policy = self.policy(&Settings::default(), false);
-        SessiondSessionService::new(channel, policy, CallMetadata::default())
+        SessiondSessionService::new(Channels::of_caller(channel), policy, CallMetadata::default())
     }
 
     fn policy(&self, settings: &Settings, is_local: bool) -> CallPolicy {

@@ -33,8 +33,8 @@
 //! * `service`: ADK's trait, call by call. An append: `event` writes the event as JSON, `append` sends it through `call`, which
 //!   holds the call policy (`policy`), and `failure` and `error` turn a refusal into an error of ADK.
 //! * `read`, `list`, `rewind`, `fork`, `state_pages`: operations that need several calls. `session`: a session as it was read.
-//! * `connect`, `endpoint`, `credentials`, `health`: [`Builder`] and what it needs to connect. `metadata`: the token and the trace
-//!   context of each call.
+//! * `connect`, `endpoint`, `credentials`, `health`: [`Builder`] and what it needs to connect. `channels`: one for calls, further ones
+//!   for many watches. `metadata`: the token and the trace context of each call.
 //!
 //! The feature `tls` (on by default) is for `https://` addresses, and `opentelemetry` sends the trace context.
 //!
@@ -66,6 +66,7 @@ mod address;
 mod append;
 mod call;
 mod canonical;
+mod channels;
 mod connect;
 mod credentials;
 mod delta;

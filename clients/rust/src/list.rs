@@ -1,6 +1,9 @@
 //! Listing and deleting a user's sessions.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
 
 use adk_core::{AdkError, ErrorComponent, Result};
 use adk_session::Session as _;
@@ -22,7 +25,7 @@ use crate::{
 /// Deletions in flight at the same time: enough for the server to commit them in groups.
 const DELETIONS: usize = 16;
 
-/// Pages of sessions that one call deletes, of up to [`LARGEST_PAGE`] each: far more than a user has. Without this bound the
+/// Pages that one call reads for deletion, of up to [`LARGEST_PAGE`] sessions each: far more than a user has. Without this bound the
 /// call would not return while others create sessions as fast as it deletes them.
 const MAX_DELETED_PAGES: usize = 1000;
 
@@ -125,18 +128,16 @@ async fn snapshot(caller: &Caller, mut session: Session) -> Result<Option<Sessio
 
 /// Deletes every session of one user, including those created meanwhile, up to [`MAX_DELETED_PAGES`].
 pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -> Result<()> {
-    let request = ListSessionsRequest {
+    let mut request = ListSessionsRequest {
         app_name: app_name.into(),
         user_id: user_id.into(),
         page_size: LARGEST_PAGE,
         ..ListSessionsRequest::default()
     };
-    // Always the first page: its sessions are gone when it is read again.
+    let mut has_deleted = false;
     for _ in 0..MAX_DELETED_PAGES {
         let page = list_sessions(caller, &request).await?;
-        if page.sessions.is_empty() {
-            return Ok(());
-        }
+        has_deleted |= !page.sessions.is_empty();
         let lives =
             page.sessions.into_iter().map(|session| Ok((sent_key(session.key)?, session.uid)));
         stream::iter(lives.collect::<Result<Vec<_>>>()?)
@@ -144,6 +145,11 @@ pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -
             .buffer_unordered(DELETIONS)
             .try_collect::<()>()
             .await?;
+        request.page_token = page.next_page_token;
+        // From the beginning again, until there is nothing to delete.
+        if request.page_token.is_empty() && !mem::take(&mut has_deleted) {
+            return Ok(());
+        }
     }
     Err(AdkError::unavailable(
         ErrorComponent::Session,

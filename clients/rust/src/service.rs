@@ -1,6 +1,6 @@
 //! The session service: ADK's trait, call by call.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use adk_core::{
     Event, Result,
@@ -18,6 +18,7 @@ use crate::{
     address::{bare_key, key},
     append::append,
     call::{Caller, Outage},
+    channels::Channels,
     error::unexpected,
     event::to_wire,
     health,
@@ -41,21 +42,22 @@ const CREATION_LABEL: &str = "sessiond-adk/creation";
 
 /// ADK's session service on a sessiond server.
 ///
-/// Cheap to clone. Clones share one connection, over which calls run concurrently.
+/// Cheap to clone. Clones share one connection, over which calls run concurrently, and a further one for each 200 watches.
 #[derive(Clone, Debug)]
 pub struct SessiondSessionService {
     pub(crate) caller: Caller,
 }
 
 impl SessiondSessionService {
-    pub(crate) fn new(channel: Channel, policy: CallPolicy, metadata: CallMetadata) -> Self {
-        Self { caller: Caller { channel, policy, metadata, outage: Outage::default() } }
+    pub(crate) fn new(channels: Channels, policy: CallPolicy, metadata: CallMetadata) -> Self {
+        let channels = Arc::new(channels);
+        Self { caller: Caller { channels, policy, metadata, outage: Outage::default() } }
     }
 
-    /// The connection, for calls that this crate has no method for. The clients are in [`proto`](crate::proto), and
+    /// The first connection, for calls that this crate has no method for. The clients are in [`proto`](crate::proto), and
     /// [`request`](Self::request) makes their requests.
     pub fn channel(&self) -> Channel {
-        self.caller.channel.clone()
+        self.caller.channels.first()
     }
 
     /// A request through [`channel`](Self::channel) that is sent now, with the token and the trace context.

@@ -1,12 +1,12 @@
 //! Watching commits, across restarts of the server.
 
-use std::{collections::HashMap, mem, time::Duration};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use adk_core::{AdkError, Result};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
-use tonic::{Status, Streaming};
+use tonic::{Status, Streaming, transport::Channel};
 
 use crate::{
     address::Scope,
@@ -124,7 +124,8 @@ struct Watch {
     caller: Caller,
     /// With the cursor of the last message.
     request: WatchRequest,
-    stream: Option<Streaming<WatchResponse>>,
+    /// With the channel that it runs on.
+    stream: Option<(Streaming<WatchResponse>, Arc<Channel>)>,
     /// Failures since the last message.
     attempts: u32,
     failing_since: Option<Instant>,
@@ -154,12 +155,14 @@ impl Watch {
     async fn message(&mut self) -> std::result::Result<WatchResponse, Status> {
         let silent = |_| Status::unavailable("the server sent no heartbeat");
         if self.stream.is_none() {
-            let mut client = WatchServiceClient::new(self.caller.channel.clone());
+            let channel = self.caller.channels.for_watch();
+            let mut client = WatchServiceClient::new(channel.as_ref().clone());
             let opening = client.watch(self.caller.metadata.request(self.request.clone()));
             let deadline = self.caller.policy.deadline;
-            self.stream = Some(timeout(deadline, opening).await.map_err(silent)??.into_inner());
+            let stream = timeout(deadline, opening).await.map_err(silent)??.into_inner();
+            self.stream = Some((stream, channel));
         }
-        let stream = self.stream.as_mut().ok_or_else(|| Status::internal("no stream"))?;
+        let (stream, _) = self.stream.as_mut().ok_or_else(|| Status::internal("no stream"))?;
         let message = timeout(SILENCE_TIMEOUT, stream.message()).await.map_err(silent)??;
         // A server that closes a watch sends a status, or SessionDeleted before.
         message.ok_or_else(|| Status::unavailable("the server closed the watch"))

@@ -7,7 +7,6 @@ use tokio_postgres::types::FromSql;
 
 use super::prelude::*;
 use sessiond_core::read::SessionRecord;
-use sessiond_store::rows::FINGERPRINT;
 
 /// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "app_name, user_id, session_id, incarnation, \
@@ -237,11 +236,6 @@ fn whole_event(row: &Row, at: usize, sequence: Sequence) -> Result<Event> {
         body: object(row, at + 14)?,
         trace_id: trace_id(row, at + 15)?,
     })
-}
-
-/// The fingerprint of `EVENT_COLUMNS`, which begin at a column.
-pub(super) fn event_fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Error> {
-    fingerprint(row, at + FINGERPRINT)
 }
 
 /// A session's row.

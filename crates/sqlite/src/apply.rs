@@ -67,7 +67,7 @@ impl Writer {
         begun_forks.iter().try_for_each(|(fork, _)| self.lease(*fork))?;
         copied.iter().try_for_each(|piece| self.copy_events(piece))?;
         finished_forks.iter().try_for_each(|fork| self.finish_fork(*fork))?;
-        purged.map_or(Ok(()), |node| self.purge(node))?;
+        self.purge(purged)?;
         self.apply_emptied(emptied, looked_at)?;
         unnamed.iter().try_for_each(|user| self.remove_name(user))?;
         ended.iter().try_for_each(|(key, version)| self.end_scope(key, *version))

@@ -1,9 +1,12 @@
 //! Loading what decisions need, from the cache or from the tables.
 
+use std::sync::Arc;
+
 use super::{log::Log, prelude::*, read::Snapshot, writer::Writer};
 use sessiond_core::{
     commit::{
-        Address, KEY_BYTES, PastState, ReadSet, SWEPT_SESSIONS, ScopeKey, ScopeState, SessionState,
+        Address, KEY_BYTES, PastState, REPLAY_BYTES, ReadSet, SWEPT_SESSIONS, ScopeKey, ScopeState,
+        SessionState, StoredEvent,
     },
     read::{Node, SessionRecord, event_heads, finish, past},
 };
@@ -48,8 +51,9 @@ impl Writer {
         self.load_keys(&ScopeKey::Session(incarnation), needs)?;
         let Some(session) = self.loaded.sessions.get(&incarnation) else { return Ok(()) };
         let last_sequence = session.info.last_sequence;
-        for id in &needs.event_ids {
-            self.load_event(incarnation, id)?;
+        let mut replayed = 0;
+        for (id, fingerprint) in &needs.events {
+            self.load_event(incarnation, id, *fingerprint, &mut replayed)?;
         }
         self.load_request(ScopeKey::Session(incarnation), needs.request_id)?;
         if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {
@@ -62,6 +66,7 @@ impl Writer {
             let head = finish(event_heads(&rows, &node, wanted))?;
             let times = head.first().map(|head| (head.event_time, head.commit_time));
             let past = PastState { state: state.collect(), times };
+            self.passing += past.bytes();
             self.loaded.past.insert((incarnation, at), past);
         }
         if let Some((from, after, up_to)) = needs.copy {
@@ -188,12 +193,32 @@ impl Writer {
         Ok(())
     }
 
-    fn load_event(&mut self, incarnation: Incarnation, id: &EventId) -> Result<()> {
+    /// Loads what a session has under an id: the whole event only if it has the fingerprint, and if the replays of its request, it included,
+    /// are small enough.
+    fn load_event(
+        &mut self,
+        incarnation: Incarnation,
+        id: &EventId,
+        fingerprint: Fingerprint,
+        replayed: &mut usize,
+    ) -> Result<()> {
         let key = (incarnation, id.clone());
-        if !self.loaded.events.contains_key(&key) {
-            let stored = self.tables.event_with_id(incarnation, id)?;
-            self.loaded.events.insert(key, stored);
+        let is_whole =
+            |known: &StoredEvent| known.event.is_some() || known.fingerprint != fingerprint;
+        if self.loaded.events.get(&key).is_some_and(|known| known.as_ref().is_none_or(is_whole)) {
+            return Ok(());
         }
+        let mut stored = None;
+        if let Some((found, bytes)) = self.tables.event_head(incarnation, id)? {
+            *replayed += if found == fingerprint { bytes } else { 0 };
+            let event = match found == fingerprint && *replayed <= REPLAY_BYTES {
+                true => self.tables.event_with_id(incarnation, id)?,
+                false => None,
+            };
+            self.passing += event.as_ref().map_or(0, |event| event.bytes());
+            stored = Some(StoredEvent { fingerprint: found, event: event.map(Arc::new) });
+        }
+        self.loaded.events.insert(key, stored);
         Ok(())
     }
 
@@ -205,8 +230,9 @@ impl Writer {
             (now.secs(), now.nanos(), SWEPT_SESSIONS),
         )?;
         self.loaded.expired.extend(expired.into_iter().map(|found| found.info));
-        let sql = "SELECT id FROM tombstone WHERE lease_until <= ?1 ORDER BY id LIMIT 1";
-        self.loaded.tombstone = self.tables.value(sql, [now.secs()])?.map(Incarnation);
+        let sql = "SELECT id FROM tombstone WHERE lease_until <= ?1 ORDER BY id LIMIT ?2";
+        let gone = (now.secs(), SWEPT_SESSIONS);
+        self.loaded.tombstones = self.tables.all(sql, gone, |row| Ok(Incarnation(row.get(0)?)))?;
         self.load_emptied()
     }
 }

@@ -8,11 +8,8 @@ use super::{
     prelude::*,
     row::{SESSION_COLUMNS, SESSION_WIDTH},
 };
-use sessiond_core::{
-    commit::EventRow,
-    read::{Node, SessionRecord},
-};
-use sessiond_store::rows::EVENT_COLUMNS;
+use sessiond_core::read::{Node, SessionRecord};
+use sessiond_store::rows::{EVENT_BYTES, EVENT_COLUMNS};
 
 impl Tables {
     /// The number of a scope, if it has a row.
@@ -61,16 +58,30 @@ impl Tables {
         self.all(sql, (session, up_to), marker)
     }
 
+    /// The fingerprint of the event of a session that has an id, and the bytes of its long columns.
+    pub(super) fn event_head(
+        &self,
+        incarnation: Incarnation,
+        id: &EventId,
+    ) -> Result<Option<(Fingerprint, usize)>> {
+        static HEAD: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "SELECT fingerprint, {EVENT_BYTES} FROM event WHERE event_id = ?2 AND session = ?1"
+            )
+        });
+        self.one(&HEAD, (incarnation.0, id.as_str()), |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
     /// The event of a session that has an id.
     pub(super) fn event_with_id(
         &self,
         incarnation: Incarnation,
         id: &EventId,
-    ) -> Result<Option<EventRow>> {
+    ) -> Result<Option<Event>> {
         static EVENT: LazyLock<String> = LazyLock::new(|| {
             format!("SELECT {EVENT_COLUMNS} FROM event WHERE event_id = ?2 AND session = ?1")
         });
-        self.one(&EVENT, (incarnation.0, id.as_str()), |row| row::event_row(row, incarnation))
+        self.one(&EVENT, (incarnation.0, id.as_str()), |row| row::event(row))
     }
 
     pub(super) fn key(&self, node: NodeId, name: &str) -> Result<Option<(Json, Version)>> {

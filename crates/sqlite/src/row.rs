@@ -6,8 +6,7 @@ use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::de::DeserializeOwned;
 
 use super::prelude::*;
-use sessiond_core::{commit::EventRow, read::SessionRecord};
-use sessiond_store::rows::FINGERPRINT;
+use sessiond_core::read::SessionRecord;
 
 /// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "id, user_id, session_id, \
@@ -138,12 +137,6 @@ pub(super) fn event(row: &Row<'_>) -> Result<Event> {
         body: object(row, BODY)?,
         trace_id: row.get::<Option<[u8; 16]>>(15)?.and_then(TraceId::from_bytes),
     })
-}
-
-/// The event of `EVENT_COLUMNS` with its fingerprint.
-pub(super) fn event_row(row: &Row<'_>, incarnation: Incarnation) -> Result<EventRow> {
-    let (event, fingerprint) = (event(row)?.into(), row.get(FINGERPRINT)?);
-    Ok(EventRow { incarnation, event, fingerprint })
 }
 
 /// The session of [`SESSION_COLUMNS`].

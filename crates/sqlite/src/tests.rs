@@ -190,8 +190,12 @@ fn execute_group(backend: &mut impl group::Backend, group: &mut Vec<Submission>)
     group::execute(backend, group, &notifier, &metrics.writes).now_or_never().unwrap()
 }
 
-/// Executes requests as one group, and what has to be loaded again as the next ones. Their answers, and the number of groups.
+/// Executes requests as one group, and what is left as the next ones. Their answers, and the number of groups.
 fn execute(writer: &mut Writer, requests: Vec<Request>) -> (Vec<Result<Answer>>, usize) {
+    // The clock stands still, so that a slow machine makes no other groups.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.start_paused(true).enable_time().build().unwrap();
+    let entered = runtime.enter();
     let (mut group, answers) = submissions(requests);
     let mut groups = 0;
     while !group.is_empty() {
@@ -199,6 +203,8 @@ fn execute(writer: &mut Writer, requests: Vec<Request>) -> (Vec<Result<Answer>>,
         let _ = execute_group(writer, &mut group);
         groups += 1;
     }
+    drop(entered);
+    runtime.shutdown_background();
     let answers = answers.into_iter().map(|mut answer| answer.try_recv().unwrap());
     (answers.collect(), groups)
 }

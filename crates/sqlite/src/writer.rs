@@ -19,7 +19,7 @@ use sessiond_core::commit::{ChangeSet, ReadSet, Request, WorkingSet};
 use sessiond_metrics::{Histogram, Metrics};
 use sessiond_store::{
     Crash, CrashPoint, Notifier,
-    group::{Backend, Failure, GROUP_BYTES, Submission, execute, refuse},
+    group::{Backend, Budget, Failure, GROUP_BYTES, Submission, execute, put_back, refuse},
     queue::Queue,
     spans,
 };
@@ -41,6 +41,8 @@ pub(super) struct Writer {
     pub(super) unlisted: u64,
     /// Bytes that came into the cache since it was empty.
     pub(super) grown: usize,
+    /// Bytes of what was loaded for one group alone: stored events and past states, of all groups.
+    pub(super) passing: usize,
     /// The next number and the floor of versions that the table `meta` has.
     meta: (u64, Version),
     /// The state of the connection is unknown.
@@ -70,6 +72,7 @@ impl Writer {
             unindexed: HashMap::new(),
             unlisted: 0,
             grown: 0,
+            passing: 0,
             meta: (0, 0),
             broken: false,
             commits: 0,
@@ -79,6 +82,19 @@ impl Writer {
         Ok(writer)
     }
 
+    /// Loads the needs of the first requests that fit into a group. Returns their number.
+    fn load_first(&mut self, needs: &[ReadSet<'_>]) -> Result<usize> {
+        let mut budget = Budget::default();
+        for (at, needs) in needs.iter().enumerate() {
+            let before = self.grown + self.passing;
+            self.load_needs(needs)?;
+            if !budget.spend(self.grown + self.passing - before) {
+                return Ok(at + 1);
+            }
+        }
+        Ok(needs.len())
+    }
+
     pub(super) fn metrics(&self) -> &Metrics {
         &self.options.metrics
     }
@@ -86,14 +102,10 @@ impl Writer {
     /// Serves until the queue is closed and empty. Leaves no WAL behind.
     pub(super) fn run(mut self) {
         let mut group = Vec::with_capacity(self.options.group_requests);
-        loop {
-            let wait = group.is_empty();
-            let more = self.queue.take(&mut group, self.options.group_requests, GROUP_BYTES, wait);
-            if !group.is_empty() {
-                self.serve_or_refuse(&mut group);
-            } else if !more {
-                break;
-            }
+        let max = self.options.group_requests;
+        while self.queue.take(&mut group, max, GROUP_BYTES, true) || !group.is_empty() {
+            self.serve_or_refuse(&mut group);
+            put_back(&self.queue, &mut group);
         }
         self.update_lists(self.options.clock.now());
         let Self { tables, checkpoints, .. } = self;
@@ -222,11 +234,11 @@ impl Backend for Writer {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, Failure> {
         self.disk.file.check()?;
         self.tables.run("BEGIN IMMEDIATE", ())?;
         self.loaded.now = self.options.clock.now();
-        let loaded = needs.iter().try_for_each(|it| self.load_needs(it));
+        let loaded = self.load_first(needs);
         if loaded.is_err() {
             self.roll_back(true).await;
         }

@@ -2,12 +2,15 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use tokio::time::Instant;
 
-use super::{CallerId, spans::Spans};
+use super::{CallerId, account::CallAccount, spans::Spans};
 use sessiond_access::Principal;
 use sessiond_core::domain::prelude::*;
 
@@ -23,7 +26,10 @@ pub struct RequestContext {
     pub trace_id: Option<TraceId>,
     /// Set if the call is sampled.
     pub spans: Option<Spans>,
+    /// What is buffered for the call.
+    pub account: CallAccount,
     pub request_id: CallId,
+    pub work: Work,
 }
 
 impl RequestContext {
@@ -35,13 +41,31 @@ impl RequestContext {
             deadline: None,
             trace_id: None,
             spans: None,
+            account: CallAccount::default(),
             request_id: CallId::next(),
+            work: Work::default(),
         }
     }
 
     /// Whether the caller has stopped waiting at `now`.
     pub fn is_expired(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+/// Bytes that the writes of a call have cost beyond their own, as [`decide`](sessiond_core::commit::decide) counts them. Clones are the same
+/// meter: the limits of the caller are charged for what the store has noted.
+#[derive(Clone, Debug, Default)]
+pub struct Work(Arc<AtomicUsize>);
+
+impl Work {
+    pub fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was added since the last time.
+    pub fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
     }
 }
 

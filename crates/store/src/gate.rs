@@ -11,6 +11,7 @@
 //! A read without a rule is no [`Guarded`], and does not compile either. Rights on named things are decided before anything is read.
 //! A bare session id is looked up among what its caller may see, and lists hold nothing else.
 
+mod charge;
 mod guarded;
 mod limits;
 mod names;
@@ -24,6 +25,7 @@ use super::{
     Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionQuery,
     SessionView, StateQuery, StateView, Store, SystemClock, WatchPage, WatchQuery, instant,
 };
+use charge::Charge;
 use guarded::OfApplication as _;
 pub use guarded::{EndInvocation, Guarded};
 use limits::Limits;
@@ -48,7 +50,7 @@ pub struct Gate {
     limits: Limits,
 }
 
-/// Writes. Each counts as an append, and one of several events as several.
+/// Writes. Each counts as an append, and one of several events as several. What it costs beyond that is charged when it ends.
 macro_rules! writes {
     ($($(#[$doc:meta])* $method:ident($request:ty) -> $answer:ty;)*) => {$(
         $(#[$doc])*
@@ -58,7 +60,9 @@ macro_rules! writes {
             request: $request,
         ) -> Result<$answer, Error> {
             let request = self.admit(context, request)?;
-            self.limits.write(&context.principal, request.app_name(), 1)?;
+            let application = request.app_name().clone();
+            self.limits.write(&context.principal, &application, 1)?;
+            let _charged = Charge { limits: &self.limits, context, application, events: 1 };
             self.store.$method(context, request).await
         }
     )*};
@@ -161,7 +165,9 @@ impl Gate {
             SessionRef::Full(key) => key.clone(),
             bare => in_time(context, self.store.resolve(bare.clone())).await?,
         };
-        self.limits.application_write(&key.app_name, events)?;
+        let application = key.app_name.clone();
+        self.limits.application_write(&application, events)?;
+        let _charged = Charge { limits: &self.limits, context, application, events };
         self.store.append(context, append.to(key)).await
     }
 

@@ -1,36 +1,34 @@
 //! Group commit: the requests that wait are loaded, decided one after the other, and committed in one transaction.
 //!
-//! Every store commits through here. What a backend adds is how it loads, applies and commits.
+//! Every store commits through here. What a backend adds is how it loads, applies and commits. A group is bounded by what its requests
+//! cost, not by what they weigh: it ends, commits and leaves the others when its [budget](Budget) is spent.
+
+mod budget;
+mod submission;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::{self, Duration},
 };
 
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tracing::{debug, error};
 
-use super::{Notifier, RequestContext, instant, spans};
+use super::{Notifier, instant, spans};
+pub use budget::{Budget, GROUP_BYTES};
 use sessiond_core::{
-    commit::{
-        Answer, Appended, ChangeSet, ReadSet, Refusal, Request, WorkingSet, decide, read_set,
-    },
+    commit::{ChangeSet, ReadSet, Refusal, WorkingSet, decide, read_set},
     domain::error::{Cause, Error},
 };
 use sessiond_metrics::WriteMetrics;
+use submission::{Decided, answer_all};
+pub use submission::{Submission, put_back, refuse, refuse_without_space};
 
 /// Times that a group is loaded and decided, as long as transactions of others are in the way.
 const ATTEMPTS: u32 = 30;
 
 /// Milliseconds that a group waits before it is loaded again, at most. It waits a random part of a time that doubles with each attempt.
 const BACKOFF_MILLIS: u64 = 100;
-
-/// Bytes of bodies and deltas after which a commit takes no further write, so that the first one's answer does not wait noticeably for
-/// the last one.
-pub const GROUP_BYTES: usize = 8 << 20;
 
 /// Why a transaction did not happen.
 #[derive(Debug)]
@@ -51,8 +49,9 @@ pub trait Backend {
     /// The data loaded so far.
     fn loaded(&mut self) -> &mut WorkingSet;
 
-    /// Begins a transaction and loads what requests need, and the time. An error means that nothing was begun.
-    fn load(&mut self, needs: &[ReadSet<'_>]) -> impl Future<Output = Result<(), Failure>>;
+    /// Begins a transaction and loads the time, and what the first of some requests need: as many as a [`Budget`] allows. Returns their
+    /// number, which is not 0. An error means that nothing was begun.
+    fn load(&mut self, needs: &[ReadSet<'_>]) -> impl Future<Output = Result<usize, Failure>>;
 
     /// Writes the rows of a change set, and makes them durable. Returns when that began; `None`: nothing is durable.
     /// [`Error::OutcomeUnknown`] if they may be durable.
@@ -65,91 +64,8 @@ pub trait Backend {
     fn roll_back(&mut self, changed: bool) -> impl Future<Output = ()>;
 }
 
-/// A request that waits for its commit.
-#[derive(Debug)]
-pub struct Submission {
-    pub context: RequestContext,
-    pub request: Request,
-    pub reply: oneshot::Sender<Result<Answer, Error>>,
-}
-
-impl Submission {
-    /// Answers, as the last thing: the thread that this wakes often waits for the processor until this one sleeps. The caller may have
-    /// gone.
-    fn answer(self, answer: Result<Answer, Error>) {
-        let Self { context, request, reply } = self;
-        drop((context, request));
-        drop(reply.send(answer));
-    }
-}
-
-/// Counts what became of requests, and answers them.
-fn answer_all(metrics: &WriteMetrics, answered: Decided) {
-    for (submission, answer) in &answered {
-        count(metrics, &submission.request, answer);
-    }
-    answered.into_iter().for_each(|(submission, answer)| submission.answer(answer));
-}
-
-/// Refuses the requests that need space. Returns their number.
-pub fn refuse_without_space(metrics: &WriteMetrics, group: &mut Vec<Submission>) -> u64 {
-    let needs_space =
-        |it: &mut Submission| !matches!(it.request, Request::Delete(_) | Request::Sweep);
-    let refused: Vec<_> = group.extract_if(.., needs_space).collect();
-    let count = refused.len() as u64;
-    refuse(metrics, refused, &Error::DiskFull);
-    count
-}
-
-/// Answers requests that were not executed.
-pub fn refuse(
-    metrics: &WriteMetrics,
-    submissions: impl IntoIterator<Item = Submission>,
-    error: &Error,
-) {
-    let refused = submissions.into_iter().map(|submission| (submission, Err(error.clone())));
-    answer_all(metrics, refused.collect());
-}
-
-fn count(metrics: &WriteMetrics, request: &Request, answer: &Result<Answer, Error>) {
-    let is_append = matches!(request, Request::Append(_));
-    let appends = u64::from(is_append);
-    match answer {
-        Ok(Answer::Appended(Appended { info, events, request_replayed, .. })) => {
-            let replayed = events.iter().filter(|it| it.replayed).count() as u64;
-            metrics.events.inc_by(events.len() as u64 - replayed);
-            metrics.replayed_events.inc_by(replayed);
-            metrics.replayed_requests.inc_by(u64::from(*request_replayed));
-            let is_replay = *request_replayed || replayed == events.len() as u64;
-            if is_replay { &metrics.replayed } else { &metrics.committed }.inc_by(appends);
-            if is_append {
-                metrics.append_of(&info.key.app_name);
-            }
-        }
-        Ok(Answer::StateUpdated(updated)) => {
-            metrics.replayed_requests.inc_by(u64::from(updated.replayed));
-        }
-        Ok(_) => {}
-        Err(Error::Conflict { sequence, keys }) => {
-            metrics.sequence_conflicts.inc_by(u64::from(sequence.is_some()));
-            metrics.key_conflicts.inc_by(u64::from(!keys.is_empty()));
-            metrics.refused.inc_by(appends);
-        }
-        Err(Error::ExpiredInQueue) => metrics.expired.inc_by(appends),
-        Err(
-            Error::StoreUnavailable(_)
-            | Error::OutcomeUnknown(_)
-            | Error::DiskFull
-            | Error::FileLost
-            | Error::Damaged(..)
-            | Error::Internal(_),
-        ) => metrics.failed.inc_by(appends),
-        Err(_) => metrics.refused.inc_by(appends),
-    }
-}
-
-/// Executes a group and answers its requests, except for one that has to be loaded again and those behind it: they are left in
-/// `group`, for the next one. The error is that of a transaction that failed.
+/// Executes a group and answers its requests, except for those that do not fit into its budget, or one that has to be loaded again, and
+/// those behind them: they are left in `group`, for the next one. The error is that of a transaction that failed.
 pub async fn execute<B: Backend>(
     backend: &mut B,
     group: &mut Vec<Submission>,
@@ -196,8 +112,8 @@ async fn execute_once<B: Backend>(
         group.iter().map(|submission| read_set(&submission.request)).collect();
     let loaded = backend.load(&needed).await;
     drop(needed);
-    match loaded {
-        Ok(()) => {}
+    let count = match loaded {
+        Ok(count) => count,
         Err(Failure::Error(Error::Damaged(..))) if group.len() > 1 => {
             let together = group.len();
             return execute_alone(backend, group, together, notifier, metrics).await;
@@ -207,9 +123,9 @@ async fn execute_once<B: Backend>(
             return Err(error.into());
         }
         Err(again) => return Err(again),
-    }
+    };
     let mut changes = ChangeSet::default();
-    let (decided, panicked) = decide_all(backend, group, &mut changes);
+    let (decided, panicked) = decide_all(backend, group, count, &mut changes);
     if let Some(submission) = panicked {
         backend.roll_back(true).await;
         return Err(refuse_all(metrics, submission, decided).into());
@@ -241,23 +157,30 @@ async fn execute_once<B: Backend>(
     }
 }
 
-/// Requests with their answers, in the order in which they were decided.
-type Decided = Vec<(Submission, Result<Answer, Error>)>;
-
-/// Decides the requests of a group one after the other, and collects their changes. One that has to be loaded again stays in `group` with
-/// those behind it. The second result is the request whose decision panicked, with those behind it still in `group`.
+/// Decides the first requests of a group, those that are loaded, one after the other, and collects their changes. Those for which the
+/// budget is spent, or one that has to be loaded again, stay in `group` with those behind them. The second result is the request whose
+/// decision panicked, with those behind it still in `group`.
 fn decide_all<B: Backend>(
     backend: &mut B,
     group: &mut Vec<Submission>,
+    loaded: usize,
     changes: &mut ChangeSet,
 ) -> (Decided, Option<Submission>) {
-    let mut decided = Vec::with_capacity(group.len());
+    let mut decided = Vec::with_capacity(loaded);
     let mut waiting = std::mem::take(group).into_iter();
-    let mut panicked = None;
-    for submission in waiting.by_ref() {
+    let (mut budget, mut panicked) = (Budget::default(), None);
+    for submission in waiting.by_ref().take(loaded) {
         let Submission { context, request, .. } = &submission;
+        // Its answer would be buffered beside those that its client has not taken.
+        if let Err(full) = context.account.check()
+            && request.has_long_answer()
+        {
+            decided.push((submission, Err(full)));
+            continue;
+        }
+        let mut work = 0;
         let decision = catch_unwind(AssertUnwindSafe(|| {
-            decide(backend.loaded(), changes, request, context.trace_id)
+            decide(backend.loaded(), changes, request, context.trace_id, &mut work)
         }));
         let answer = match decision {
             Ok(Ok(answer)) => Ok(answer),
@@ -276,7 +199,12 @@ fn decide_all<B: Backend>(
                 break;
             }
         };
+        context.work.add(work);
+        let goes_on = budget.spend(work + request.bytes());
         decided.push((submission, answer));
+        if !goes_on {
+            break;
+        }
     }
     group.extend(waiting);
     (decided, panicked)
@@ -317,8 +245,8 @@ fn note_commit(
     sampled.for_each(|spans| spans.committed(period.clone(), flush));
 }
 
-/// Executes the first requests of a group one by one, in their order: the damage that one of them has met is not the others'. Another
-/// failure may be that of the database, so that those behind it are left.
+/// Executes the first requests of a group one by one, in their order, for as long as a group may take: the damage that one of them has
+/// met is not the others'. Another failure may be that of the database, so that those behind it are left.
 async fn execute_alone<B: Backend>(
     backend: &mut B,
     group: &mut Vec<Submission>,
@@ -326,12 +254,16 @@ async fn execute_alone<B: Backend>(
     notifier: &Notifier,
     metrics: &WriteMetrics,
 ) -> Result<(), Failure> {
+    let mut budget = Budget::default();
     for _ in 0..count {
         let mut alone = vec![group.remove(0)];
         match Box::pin(execute(backend, &mut alone, notifier, metrics)).await {
             Ok(()) => {}
             Err(error @ Error::Damaged(..)) => error!(%error, "a write failed"),
             Err(error) => return Err(error.into()),
+        }
+        if !budget.spend(0) {
+            break;
         }
     }
     Ok(())

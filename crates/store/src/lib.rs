@@ -3,6 +3,7 @@
 //! [`Store`] is a contract from which another backend can be written. Writes are [requests](sessiond_core::commit::Request) that
 //! [`commit`](sessiond_core::commit) decides for all stores alike; [`group`] executes them in groups.
 
+pub mod account;
 mod clock;
 mod condition;
 mod context;
@@ -31,7 +32,7 @@ use tokio::sync::watch;
 
 pub use clock::{Clock, SystemClock, instant};
 pub use condition::Condition;
-pub use context::{CallId, RequestContext};
+pub use context::{CallId, RequestContext, Work};
 pub use crash::{Crash, CrashPoint};
 pub use gate::{EndInvocation, Gate, LimitOptions, WatchPermit};
 pub use notifier::{Notifier, Subscription};

@@ -86,6 +86,14 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// Puts an item that was taken before the others of its caller, also if the queue is full or closed. Of several the last one comes first.
+    /// Its wait begins anew.
+    pub fn put_back(&self, caller: CallerId, item: T, bytes: usize) {
+        let mut inner = self.lock();
+        inner.bytes += bytes;
+        inner.items.put_back(caller, Item { item, bytes, came: instant() });
+    }
+
     /// Waits for an item; `None`: the queue is closed and empty.
     pub fn pop(&self) -> Option<T> {
         let mut inner = self.wait();
@@ -215,6 +223,21 @@ mod tests {
         assert_eq!(queue.pop(), Some(1));
         assert_eq!(queue.pop(), None);
         assert!(!queue.take(&mut Vec::new(), 1, 1, true));
+    }
+
+    #[test]
+    fn what_is_put_back_comes_first_and_is_never_refused() {
+        let queue = queue(2, 10);
+        queue.push(CALLER, 1, 4).unwrap();
+        queue.push(CALLER, 2, 4).unwrap();
+        let mut group = Vec::new();
+        queue.take(&mut group, 1, 10, false);
+        queue.push(CALLER, 3, 6).unwrap();
+        queue.close();
+        queue.put_back(CALLER, 1, 4);
+        assert_eq!(queue.waiting(), (3, 14));
+        queue.take(&mut group, 10, 100, false);
+        assert_eq!((group, queue.waiting()), (vec![1, 1, 2, 3], (0, 0)));
     }
 
     #[test]

@@ -7,12 +7,6 @@ pub const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, bran
     event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
     rewind_to, removed, set_json, body, trace_id, fingerprint";
 
-/// The number of [`EVENT_COLUMNS`].
-const EVENT_WIDTH: usize = width(EVENT_COLUMNS);
-
-/// The index of the fingerprint in [`EVENT_COLUMNS`], which ends them.
-pub const FINGERPRINT: usize = EVENT_WIDTH - 1;
-
 /// The short columns of an event.
 pub const EVENT_HEAD_COLUMNS: &str = "sequence, invocation_id, author, event_secs, event_nanos, \
     commit_secs, commit_nanos, app_version, user_version";
@@ -32,16 +26,6 @@ pub const fn change_columns(kind: ScopeKind) -> &'static str {
 pub const EVENT_BYTES: &str =
     "coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0)";
 
-/// The number of columns.
-const fn width(columns: &str) -> usize {
-    let (mut at, mut width) = (0, 1);
-    while at < columns.len() {
-        width += (columns.as_bytes()[at] == b',') as usize;
-        at += 1;
-    }
-    width
-}
-
 /// Removed keys as they are stored.
 pub fn removed_text(keys: &[StateKey]) -> Option<String> {
     let names = || keys.iter().map(StateKey::as_str).collect::<Vec<_>>();
@@ -51,15 +35,4 @@ pub fn removed_text(keys: &[StateKey]) -> Option<String> {
 /// Labels as they are stored.
 pub fn labels_text(labels: &Labels) -> Option<String> {
     (!labels.as_map().is_empty()).then(|| serde_json::json!(labels.as_map()).to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fingerprint_is_the_last_column_of_an_event() {
-        let columns: Vec<&str> = EVENT_COLUMNS.split(", ").collect();
-        assert_eq!((columns.len(), columns[FINGERPRINT]), (EVENT_WIDTH, "fingerprint"));
-    }
 }

@@ -1,5 +1,10 @@
 //! `temp:` state.
 
+use futures_util::{
+    FutureExt as _,
+    future::{LocalBoxFuture, join_all},
+};
+
 use super::*;
 use crate::domain::{delta::Operation, error::Bounded, field::FieldPath, json::Amount};
 use crate::store::RequestContext;
@@ -292,4 +297,83 @@ async fn the_bytes_of_all_invocations_are_bounded() {
     let end = invocation("1");
     world.engine.end_invocation(&RequestContext::internal(), session.clone(), end).await.unwrap();
     world.append(&session, Some("more"), full).await.unwrap();
+}
+
+impl World {
+    /// Polls a call once. It holds a lock then, or waits for one: what it has spawned runs when the test waits.
+    fn begun<'a, T>(&self, call: impl Future<Output = T> + 'a) -> LocalBoxFuture<'a, T> {
+        let mut call = call.boxed_local();
+        assert!(call.as_mut().now_or_never().is_none(), "it waits");
+        call
+    }
+
+    async fn end(&self, session: &SessionKey, turn: &str) {
+        let (context, turn) = (RequestContext::internal(), invocation(turn));
+        self.engine.end_invocation(&context, session.clone(), turn).await.unwrap();
+    }
+
+    fn invocations(&self) -> i64 {
+        self.engine.metrics.watches.temp_invocations.get()
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_is_cancelled_while_it_waits_leaves_nothing_in_the_table() {
+    let world = world_with(EngineOptions { temp_invocations: 11, ..EngineOptions::default() });
+    let session = world.create("alice", "s").await;
+    let first = world.begun(world.append(&session, Some("z"), add("temp:n")));
+    // It has nine invocations, and waits for the tenth.
+    let turns = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "z"];
+    let batch = turns.map(|turn| event(Some(turn), add("temp:n"))).to_vec();
+    let batch = world.begun(world.append_all(&session, batch));
+    assert_eq!(world.invocations(), 10);
+    drop(batch);
+    assert_eq!(world.invocations(), 1);
+    // A caller that leaves does not end what it has begun.
+    drop(first);
+    world.append(&session, Some("z"), add("temp:n")).await.unwrap();
+    assert_eq!(world.state(&session, Some("z")).await, r#"{"temp:n":2}"#);
+    assert_eq!(world.invocations(), 1);
+}
+
+#[tokio::test]
+async fn an_invocation_ends_after_the_appends_before_it_and_before_those_that_follow() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let first = world.begun(world.append(&session, Some("turn"), add("temp:n")));
+    let second = world.begun(world.append(&session, Some("turn"), add("temp:n")));
+    let end = world.begun(world.end(&session, "turn"));
+    let third = world.begun(world.append(&session, Some("turn"), add("temp:n")));
+    let (appended, ()) = tokio::join!(join_all([first, second, third]), end);
+    assert!(appended.iter().all(Result::is_ok));
+    assert_eq!(world.state(&session, Some("turn")).await, r#"{"temp:n":1}"#);
+    assert_eq!(world.invocations(), 1);
+    world.end(&session, "turn").await;
+    assert_eq!(world.invocations(), 0);
+}
+
+#[tokio::test]
+async fn appends_at_the_same_time_do_not_exceed_the_bytes_of_all() {
+    let world = world_with(EngineOptions { temp_bytes: 10, ..EngineOptions::default() });
+    let session = world.create("alice", "s").await;
+    let full = set(&[("temp:x", "\"1234567\"")]);
+    let turns: Vec<_> = (0..300).map(|turn| turn.to_string()).collect();
+    let append = |turn| world.begun(world.append(&session, Some(turn), full.clone()));
+    let appended = join_all(turns.iter().map(|turn| append(turn.as_str()))).await;
+    assert_eq!(appended.iter().filter(|it| it.is_ok()).count(), 256);
+    assert_eq!(world.engine.metrics.watches.temp_bytes.get(), 2560);
+    assert_eq!(world.invocations(), 256);
+    world.end(&session, "0").await;
+    // What the store refuses gives its bytes back.
+    let mut refused = full.clone();
+    refused.set.push((key("word"), json("\"text\"")));
+    refused.operations.push((key("word"), Operation::Increment(Amount::Whole(1))));
+    world.append(&session, Some("more"), refused).await.unwrap_err();
+    world.append(&session, Some("more"), full.clone()).await.unwrap();
+    world.append(&session, Some("one more"), full).await.unwrap_err();
+    // So does a smaller value.
+    let smaller = set(&[("temp:x", "1")]);
+    world.append(&session, Some("one more"), smaller.clone()).await.unwrap_err();
+    world.append(&session, Some("1"), smaller.clone()).await.unwrap();
+    world.append(&session, Some("one more"), smaller).await.unwrap();
 }

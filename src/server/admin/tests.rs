@@ -1,12 +1,14 @@
 //! Access to each path of the admin listener.
 
 use clap::Parser;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use rustls::crypto::ring;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 use tokio_rustls::TlsConnector;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::{
@@ -195,4 +197,97 @@ async fn within_tls_probes_need_no_certificate_and_changes_do() {
     let own = Some((certificate.clone(), key));
     assert_eq!(ask(own, "PUT /log").await, 400);
     serving.abort();
+}
+
+/// An admin listener on loopback, which answers until the handle is dropped, and its address.
+async fn serving() -> (AbortOnDropHandle<()>, String) {
+    let listener = listener("127.0.0.1:0", None).await;
+    let address = listener.address();
+    let phase = watch::Sender::new(Phase::Open(Condition::Ready));
+    let serving = tokio::spawn(serve(listener, routes(phase.subscribe(), Arc::default())));
+    (AbortOnDropHandle::new(serving), address)
+}
+
+async fn connect(address: &str, sent: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    stream
+}
+
+/// What comes until the end of a connection.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    // A connection that is reset has ended as well.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8(answer).unwrap()
+}
+
+const LIVEZ: &str = "GET /livez HTTP/1.1\r\n\r\n";
+
+#[tokio::test]
+async fn connections_without_a_request_do_not_keep_probes_away() {
+    let (_serving, address) = serving().await;
+    let mut silent = VecDeque::new();
+    for at in 0..3 * CONNECTIONS {
+        // Some send a part of a head.
+        silent.push_back(connect(&address, ["", "GET /livez HTTP/1.1\r\nhost:"][at % 2]).await);
+    }
+    for _ in 0..3 {
+        let answer = async { rest(connect(&address, LIVEZ).await).await };
+        let answer = timeout(Duration::from_secs(1), answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        silent.push_back(connect(&address, "").await);
+    }
+    // The oldest ones have ended.
+    for stream in silent.drain(..2 * CONNECTIONS) {
+        assert_eq!(timeout(Duration::from_secs(1), rest(stream)).await.unwrap(), "");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_answered_does_not_make_place_for_silence() {
+    let (_serving, address) = serving().await;
+    let mut begun =
+        connect(&address, "PUT /log HTTP/1.1\r\ncontent-length: 4\r\nexpect: 100-continue\r\n\r\n")
+            .await;
+    // Its head is there, and its body is waited for.
+    let mut go_on = [0; 25];
+    begun.read_exact(&mut go_on).await.unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let mut silent = Vec::new();
+    for _ in 0..2 * CONNECTIONS {
+        silent.push(connect(&address, "").await);
+    }
+    assert!(rest(connect(&address, LIVEZ).await).await.starts_with("HTTP/1.1 200 "));
+    begun.write_all(b"info").await.unwrap();
+    // A test has no log.
+    assert!(rest(begun).await.starts_with("HTTP/1.1 400 "));
+}
+
+#[tokio::test]
+async fn requests_that_do_not_end_do_not_keep_probes_away() {
+    let (_serving, address) = serving().await;
+    let mut begun = Vec::new();
+    for _ in 0..2 * CONNECTIONS {
+        let head = "PUT /log HTTP/1.1\r\ncontent-length: 4\r\n\r\n";
+        begun.push(connect(&address, head).await);
+    }
+    let answer = async { rest(connect(&address, LIVEZ).await).await };
+    let answer = timeout(Duration::from_secs(1), answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let mut ended: FuturesUnordered<_> = begun.into_iter().map(rest).collect();
+    for _ in 0..CONNECTIONS {
+        assert!(timeout(Duration::from_secs(1), ended.next()).await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_has_two_seconds_for_the_head_of_its_request() {
+    let (_serving, address) = serving().await;
+    for sent in ["", "GET /livez HTTP/1.1\r\nhost:"] {
+        let began = tokio::time::Instant::now();
+        assert_eq!(rest(connect(&address, sent).await).await, "");
+        let lasted = began.elapsed();
+        assert!(lasted >= HEAD_TIMEOUT && lasted < ANSWER_TIMEOUT, "{lasted:?}");
+    }
 }

@@ -166,8 +166,8 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 
 #[tokio::test]
 async fn a_connection_outlives_refusals_whose_messages_come_late() {
-    const CALLS: u32 = 500;
-    const ROUNDS: u32 = 6;
+    const CALLS: u32 = 250;
+    const ROUNDS: u32 = 12;
     pause();
     let refuse = TowerToHyperService::new(Refusing(Arc::default()));
     let (mut client, server) = duplex(1 << 20);

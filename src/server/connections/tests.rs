@@ -6,39 +6,17 @@ use futures_util::FutureExt as _;
 use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
     task::unconstrained,
-    time::{Instant, pause},
+    time::{Instant, advance, pause},
 };
+use tonic::service::Routes;
 
 use super::*;
 use crate::{
     config::IdentityArgs,
-    domain::{limits::MESSAGE_BYTES, prelude::*},
-    engine::{Engine, EngineOptions},
-    metrics::Metrics,
-    server::{dispatch::Services, identity::Caller, response_budget::ResponseBudget},
-    store::{Condition, SystemClock, memory::MemoryStore},
+    domain::limits::MESSAGE_BYTES,
+    server::identity::Caller,
+    store::{Condition, account::Account},
 };
-
-#[tokio::test]
-async fn requests_are_over_when_none_was_left_for_a_while() {
-    pause();
-    let in_flight = TaskTracker::new();
-    let hour = Duration::from_secs(3600);
-    let (first, second) = (in_flight.token(), in_flight.token());
-    assert!(timeout(hour, idle(&in_flight, hour)).await.is_err(), "two are in flight");
-    drop(first);
-    assert!(timeout(hour, idle(&in_flight, hour)).await.is_err(), "one is in flight");
-    drop(second);
-    let mut over = pin!(idle(&in_flight, hour));
-    assert!(timeout(IDLE_GRACE / 2, &mut over).await.is_err(), "that may be a pause");
-    let late = in_flight.token();
-    assert!(timeout(hour, &mut over).await.is_err());
-    drop(late);
-    assert!(timeout(IDLE_GRACE / 2, &mut over).await.is_err(), "the wait begins anew");
-    assert!(timeout(IDLE_GRACE, over).await.is_ok());
-    let short = IDLE_GRACE / 5;
-    assert!(timeout(short, idle(&in_flight, short)).await.is_ok(), "half of what there is");
-}
 
 #[tokio::test]
 async fn the_preface_is_read_as_far_as_it_is_one() {
@@ -71,10 +49,10 @@ async fn a_connection_without_a_preface_is_closed() {
     assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
 }
 
-fn dispatch(services: Arc<OnceLock<Services>>, phase: &watch::Sender<Phase>) -> Dispatch {
-    let budget = ResponseBudget::new(&Metrics::default().connections);
+fn dispatch(services: Arc<OnceLock<Routes>>, phase: &watch::Sender<Phase>) -> Dispatch {
+    let account = Account::new(FITTING as usize * MESSAGE_BYTES, || {});
     let (in_flight, notes) = Default::default();
-    Dispatch::new(services, phase.subscribe(), in_flight, budget, notes)
+    Dispatch::new(services, phase.subscribe(), in_flight, account, notes)
 }
 
 /// A connection of a client that has sent these frames, its other end, and the phase of the server.
@@ -91,12 +69,12 @@ async fn sent(
 
 /// A connection on which nothing has come, its other end, and the phase of the server.
 fn begun(
-    services: Arc<OnceLock<Services>>,
+    services: Arc<OnceLock<Routes>>,
     caller: Option<Arc<Caller>>,
 ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
     let (client, server) = duplex(1 << 20);
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let dispatch = dispatch(services, &phase).with_caller(caller, Arc::default());
+    let dispatch = dispatch(services, &phase).with_caller(caller, Arc::default(), Arc::default());
     let watcher = GracefulShutdown::new().watcher();
     (connection(server, dispatch, phase.subscribe(), watcher), client, phase)
 }
@@ -148,15 +126,16 @@ async fn a_connection_outlives_a_backlog_of_calls_that_were_given_up() {
     }
 }
 
+/// The largest answers that an account holds.
+const FITTING: u32 = 20;
+
 #[tokio::test]
 async fn a_client_that_leaves_too_many_answers_unread_loses_its_connection() {
     const ANSWER: &[u8] = &[0; MESSAGE_BYTES];
-    const FITTING: u32 = 128;
+    pause();
     let answer = axum::routing::post(async || ANSWER);
-    let routes = axum::Router::new().route("/", answer).into();
-    let store = MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock));
-    let engine = Arc::new(Engine::new(Arc::new(store), EngineOptions::default()));
-    let services = Arc::new(Services { routes, engine }.into());
+    let routes: Routes = axum::Router::new().route("/", answer).into();
+    let services = Arc::new(routes.into());
     let (served, mut client, _phase) = begun(services, None);
     let served = tokio::spawn(served);
     // Windows of no bytes, and calls that end with their headers.
@@ -177,9 +156,11 @@ async fn a_client_that_leaves_too_many_answers_unread_loses_its_connection() {
         }
         is_open
     };
-    for number in 0..FITTING {
+    for number in 0..=FITTING / 4 {
         assert!(call(number).await, "{number} are unread");
     }
-    assert!(!call(FITTING).await);
+    assert!(call(FITTING).await, "it is refused, and the client may still read");
+    advance(Duration::from_secs(6)).await;
+    assert!(!call(FITTING + 1).await);
     served.await.unwrap();
 }

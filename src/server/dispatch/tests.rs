@@ -1,39 +1,36 @@
 //! Calls of a server that is starting, and of one with an empty store.
 
-use std::{iter, num::NonZeroU32, pin::pin, time::Duration};
+use std::{iter, pin::pin};
 
-use futures_util::poll;
-use prost::Message as _;
-use prost_types::{FileDescriptorSet, method_options::IdempotencyLevel};
-use tokio::time::advance;
+use futures_util::{StreamExt as _, poll, stream};
+use http_body_util::BodyExt as _;
 use tonic::codegen::Body as _;
 use tonic_types::StatusExt as _;
 
 use super::*;
-use crate::{
-    domain::{error::Reason, prelude::*},
-    engine::EngineOptions,
-    metrics::Metrics,
-    proto::DESCRIPTOR_SET,
-    rpc::methods,
-    store::{LimitOptions, RequestContext, SystemClock, memory::MemoryStore},
-};
+use crate::{domain::error::Reason, store::account::CALL_BYTES};
+
+const READ: &str = "/sessiond.v1.SessionService/GetSession";
+const APPEND: &str = "/sessiond.v1.EventService/AppendEvent";
+const APPEND_STREAM: &str = "/sessiond.v1.EventService/AppendEventStream";
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+const EMPTY: &str = "\0\0\0\0\0";
 
 /// A server whose store is not open yet.
 fn starting() -> (Dispatch, watch::Sender<Phase>) {
     let phase = watch::Sender::new(Phase::Starting);
     let notes = CallNotes { log: true, ..CallNotes::default() };
-    let budget = ResponseBudget::new(&Metrics::default().connections);
+    let account = Account::new(400 << 20, || {});
     let (services, in_flight) = Default::default();
-    let dispatch = Dispatch::new(services, phase.subscribe(), in_flight, budget, notes);
+    let dispatch = Dispatch::new(services, phase.subscribe(), in_flight, account, notes);
     (dispatch, phase)
 }
 
-/// No methods, over an empty store.
-fn services(options: EngineOptions) -> Services {
-    let store = MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock));
-    let engine = Arc::new(Engine::new(Arc::new(store), options));
-    Services { routes: Routes::default(), engine }
+/// A server whose methods are not there.
+fn open() -> (Dispatch, watch::Sender<Phase>) {
+    let (dispatch, phase) = starting();
+    assert!(dispatch.shared.services.set(Routes::default()).is_ok());
+    (dispatch, phase)
 }
 
 /// Calls with one message, which comes with its flag and length before it.
@@ -58,60 +55,23 @@ async fn until_the_store_is_open_calls_are_told_to_wait_and_health_answers() {
 }
 
 #[tokio::test]
-async fn a_call_too_many_is_refused_before_its_message_is_read() {
-    let (mut dispatch, _phase) = starting();
-    assert!(dispatch.shared.services.set(services(EngineOptions::default())).is_ok());
-    let path = "/sessiond.v1.SessionService/GetSession";
+async fn a_call_too_many_is_refused_before_its_message_is_decoded() {
+    let (mut dispatch, _phase) = open();
     let all: Vec<_> =
         iter::from_fn(|| dispatch.shared.admission.permit(&Principal::Local)).collect();
-    let told = call(&mut dispatch, path, "\0").await;
+    let told = call(&mut dispatch, READ, EMPTY).await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::ResourceExhausted);
     assert_eq!(status.get_details_error_info().unwrap().metadata["what"], "calls");
-    let told = call(&mut dispatch, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+    let told = call(&mut dispatch, CHECK, EMPTY).await;
     assert!(Status::from_header_map(told.headers()).is_none(), "health answers");
     let more = 2 * all.len();
     drop(all);
     for _ in 0..more {
-        let told = call(&mut dispatch, path, "\0").await;
+        let told = call(&mut dispatch, READ, EMPTY).await;
         let status = Status::from_header_map(told.headers()).unwrap();
         assert_eq!(status.code(), tonic::Code::Unimplemented, "each gives its permit back");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_its_message_is_read()
-{
-    let (mut dispatch, _phase) = starting();
-    let limits = LimitOptions { principal_appends: NonZeroU32::new(1), ..LimitOptions::default() };
-    let services = services(EngineOptions { limits, ..EngineOptions::default() });
-    let engine = Arc::clone(&services.engine);
-    assert!(dispatch.shared.services.set(services).is_ok());
-    let context = RequestContext::internal();
-    let key = SessionKey {
-        app_name: AppName::new("app").unwrap(),
-        user_id: UserId::new("user").unwrap(),
-        session_id: SessionId::new("session").unwrap(),
-    };
-    while engine.store.flood(&Principal::Local).is_none() {
-        let _ = engine.delete_session(&context, key.clone().into()).await;
-    }
-    for (path, _) in methods() {
-        let told = call(&mut dispatch, &path, "\0").await;
-        let status = Status::from_header_map(told.headers());
-        let reason = status.and_then(|it| it.get_details_error_info()).map(|it| it.reason);
-        let is_refused = reason.as_deref() == Some(Reason::RateLimited.as_str());
-        assert_eq!(is_refused, APPENDS.contains(&&*path), "{path}");
-    }
-    advance(Duration::from_secs(1)).await;
-    let permits = || iter::from_fn(|| dispatch.shared.admission.permit(&Principal::Local));
-    let all: Vec<_> = permits().collect();
-    let told = call(&mut dispatch.clone(), APPENDS[0], "\0").await;
-    let status = Status::from_header_map(told.headers()).unwrap();
-    assert_eq!(status.get_details_error_info().unwrap().reason, Reason::Overloaded.as_str());
-    drop(all);
-    assert_eq!(engine.store.flood(&Principal::Local), None, "a call too many does not count");
-    assert!(engine.store.flood(&Principal::Local).is_some());
 }
 
 #[tokio::test]
@@ -127,35 +87,13 @@ async fn a_refusal_of_health_is_headers_alone() {
 #[tokio::test]
 async fn a_request_is_in_flight_until_its_answer_is_written() {
     let (mut dispatch, _phase) = starting();
-    let in_flight = dispatch.shared.in_flight.clone();
+    let in_flight = dispatch.shared.in_flight.answers.clone();
     let mut told = call(&mut dispatch, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
     let part = told.frame().await.unwrap().unwrap().into_data().unwrap();
     drop(told);
     assert_eq!(in_flight.len(), 1, "a part waits for its reader");
     drop(part);
     assert!(in_flight.is_empty());
-}
-
-#[test]
-fn the_kinds_of_methods_are_those_of_the_contract() {
-    let set = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap();
-    let (mut reads, mut streams) = (Vec::new(), Vec::new());
-    for service in set.file.iter().flat_map(|file| &file.service) {
-        for method in &service.method {
-            let path = format!("/sessiond.v1.{}/{}", service.name(), method.name());
-            let options = method.options.clone().unwrap_or_default();
-            if method.client_streaming() {
-                streams.push(path);
-            } else if options.idempotency_level() == IdempotencyLevel::NoSideEffects
-                && !method.server_streaming()
-            {
-                reads.push(path);
-            }
-        }
-    }
-    reads.sort();
-    assert_eq!(reads, READS);
-    assert_eq!(streams, [APPEND_STREAM]);
 }
 
 /// A call whose request body is never complete.
@@ -173,46 +111,82 @@ fn unfinished(
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_come_takes_no_permit() {
-    let (mut dispatch, _phase) = starting();
-    assert!(dispatch.shared.services.set(services(EngineOptions::default())).is_ok());
-    let mut begun = pin!(unfinished(&dispatch, APPENDS[0]));
+async fn a_request_that_does_not_come_takes_no_permit_and_is_charged() {
+    let (mut dispatch, _phase) = open();
+    let mut begun = pin!(unfinished(&dispatch, APPEND));
     assert!(poll!(&mut begun).is_pending());
     assert_eq!(dispatch.calls()(), 0);
+    assert_eq!(dispatch.shared.account.bytes(), CALL_BYTES + 1);
     let mut begun = pin!(unfinished(&dispatch, APPEND_STREAM));
     assert!(poll!(&mut begun).is_ready(), "no method is there");
-    let told = call(&mut dispatch, APPENDS[0], "\0\0\0\0\0").await;
+    let told = call(&mut dispatch, APPEND, EMPTY).await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::Unimplemented);
 }
 
-#[tokio::test]
-async fn a_client_that_does_not_take_its_answers_gets_no_further_reads() {
-    let (mut dispatch, _phase) = starting();
+/// A server that answers a read and an append.
+fn answering() -> (Dispatch, watch::Sender<Phase>) {
+    let (dispatch, phase) = starting();
     let answer = axum::routing::post(async || "an answer");
-    let routes = axum::Router::new().route(READS[3], answer.clone()).route(APPENDS[0], answer);
-    let services = Services { routes: routes.into(), ..services(EngineOptions::default()) };
-    assert!(dispatch.shared.services.set(services).is_ok());
-    let mut answers = Vec::new();
-    for _ in 0..READS_PER_CONNECTION {
-        answers.push(call(&mut dispatch, READS[3], "\0\0\0\0\0").await);
-    }
-    let mut same = dispatch.clone();
-    let mut waiting = pin!(call(&mut same, READS[3], "\0\0\0\0\0"));
-    assert!(poll!(&mut waiting).is_pending());
-    call(&mut dispatch, APPENDS[0], "\0\0\0\0\0").await;
-    call(&mut dispatch.with_caller(None, Arc::default()), READS[3], "\0\0\0\0\0").await;
-    assert!(poll!(&mut waiting).is_pending(), "another connection has its own");
-    drop(answers.pop());
-    assert!(poll!(&mut waiting).is_ready());
+    let routes = axum::Router::new().route(READ, answer.clone()).route(APPEND, answer);
+    assert!(dispatch.shared.services.set(routes.into()).is_ok());
+    (dispatch, phase)
 }
 
 #[tokio::test]
-async fn a_shutdown_does_not_wait_for_calls_that_need_no_credential() {
-    let (dispatch, phase) = starting();
-    assert!(dispatch.shared.services.set(services(EngineOptions::default())).is_ok());
+async fn a_client_that_does_not_take_its_answers_gets_no_further_reads() {
+    let (mut dispatch, phase) = answering();
+    let mut answers = Vec::new();
+    for _ in 0..READS_PER_CONNECTION {
+        answers.push(call(&mut dispatch, READ, EMPTY).await);
+    }
+    assert!(dispatch.shared.account.bytes() >= READS_PER_CONNECTION * MESSAGE_BYTES);
+    let mut same = dispatch.clone();
+    let mut waiting = pin!(call(&mut same, READ, EMPTY));
+    assert!(poll!(&mut waiting).is_pending());
+    call(&mut dispatch, APPEND, EMPTY).await;
+    call(&mut dispatch.with_caller(None, Arc::default(), Arc::default()), READ, EMPTY).await;
+    assert!(poll!(&mut waiting).is_pending(), "another connection has its own");
+    drop(answers.pop());
+    assert!(poll!(&mut waiting).is_ready());
+    let mut same = dispatch.clone();
+    let mut waiting = pin!(call(&mut same, READ, EMPTY));
+    answers.push(call(&mut dispatch, READ, EMPTY).await);
+    assert!(poll!(&mut waiting).is_pending());
+    phase.send_replace(Phase::Draining);
+    assert!(poll!(&mut waiting).is_ready(), "one that has not begun does not delay a shutdown");
+}
+
+#[tokio::test]
+async fn an_answer_is_charged_as_what_it_is_once_it_is_encoded() {
+    let (mut dispatch, _phase) = answering();
+    let mut told = call(&mut dispatch, READ, EMPTY).await;
+    let part = told.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(dispatch.shared.account.bytes(), CALL_BYTES + part.len());
+    assert!(told.frame().await.is_none());
+    drop(told);
+    assert_eq!(dispatch.shared.account.bytes(), part.len());
+    drop(part);
+    assert_eq!(dispatch.shared.account.bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_call_without_room_is_refused_whatever_it_asks_for() {
+    let (mut dispatch, _phase) = answering();
+    let full = dispatch.connection.account.call().unwrap();
+    full.note(100 << 20);
+    for path in [READ, APPEND, CHECK, "/unknown"] {
+        let told = call(&mut dispatch, path, EMPTY).await;
+        let status = Status::from_header_map(told.headers()).unwrap();
+        assert_eq!(status.get_details_error_info().unwrap().metadata["what"], "buffers", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_does_not_wait_for_calls_of_other_services() {
+    let (dispatch, phase) = open();
     let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-    for path in ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"] {
+    for path in [CHECK, "/grpc.health.v1.Health/Watch"] {
         let mut begun = pin!(unfinished(&dispatch, path));
         assert!(poll!(&mut begun).is_pending());
         phase.send_replace(Phase::Draining);
@@ -221,20 +195,7 @@ async fn a_shutdown_does_not_wait_for_calls_that_need_no_credential() {
     }
     phase.send_replace(Phase::Draining);
     assert!(poll!(&mut pin!(unfinished(&dispatch, reflection))).is_ready());
-    assert!(dispatch.in_flight().is_empty());
-    let told = call(&mut dispatch.clone(), "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+    assert!(dispatch.in_flight().answers.is_empty());
+    let told = call(&mut dispatch.clone(), CHECK, EMPTY).await;
     assert!(Status::from_header_map(told.headers()).is_none(), "what has come is answered");
-}
-
-#[tokio::test]
-async fn calls_that_need_no_credential_have_small_messages() {
-    let (mut dispatch, _phase) = starting();
-    let name = "x".repeat(OPEN_REQUEST_BYTES);
-    let length = u32::try_from(name.len() + 3).unwrap().to_be_bytes();
-    let length = std::str::from_utf8(&length).unwrap();
-    // HealthCheckRequest { service: name }
-    let message = format!("\0{length}\x0a\u{0}\u{20}{name}");
-    let told = call(&mut dispatch, "/grpc.health.v1.Health/Check", &message).await;
-    let status = Status::from_header_map(told.headers()).unwrap();
-    assert_eq!(status.code(), tonic::Code::ResourceExhausted);
 }

@@ -1,5 +1,9 @@
 //! A network that loses answers, after the server has committed.
-#![expect(clippy::unwrap_used, reason = "a failure here fails the calling test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure here fails the calling test"
+)]
 
 use std::sync::{
     Arc,
@@ -12,9 +16,11 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::Notify,
+    sync::{Notify, watch},
     task::AbortHandle,
 };
+
+use crate::client::TIMEOUT;
 
 /// Bytes of an HTTP/2 frame header: 3 of length, 1 of type, 1 of flags, 4 of stream.
 const FRAME_HEADER: usize = 9;
@@ -52,6 +58,7 @@ struct Counts {
     release: Notify,
     answers: AtomicUsize,
     connections: AtomicUsize,
+    open: watch::Sender<usize>,
 }
 
 impl Proxy {
@@ -68,13 +75,19 @@ impl Proxy {
             release: Notify::new(),
             answers: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            open: watch::Sender::new(0),
         });
         let (server, shared) = (server.to_owned(), Arc::clone(&counts));
         let accepting = tokio::spawn(async move {
             loop {
                 let (client, _) = listener.accept().await.unwrap();
                 shared.connections.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(connect(client, server.clone(), Arc::clone(&shared)));
+                shared.open.send_modify(|open| *open += 1);
+                let (server, shared) = (server.clone(), Arc::clone(&shared));
+                tokio::spawn(async move {
+                    connect(client, server, Arc::clone(&shared)).await;
+                    shared.open.send_modify(|open| *open -= 1);
+                });
             }
         });
         Self { address, counts, accepting: accepting.abort_handle() }
@@ -119,6 +132,13 @@ impl Proxy {
     /// Connections that clients have made so far, closed ones included.
     pub fn connections(&self) -> usize {
         self.counts.connections.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many connections are open.
+    pub async fn until_open(&self, connections: usize) {
+        let mut open = self.counts.open.subscribe();
+        let reached = tokio::time::timeout(TIMEOUT, open.wait_for(|open| *open == connections));
+        reached.await.expect("connections stay open").unwrap();
     }
 
     /// Answers that the server has begun so far, cut ones included.

@@ -6,17 +6,17 @@ use std::{
 };
 
 use adk_core::{ErrorCategory, Result};
-use adk_session::SessionService;
+use adk_session::{AppendEventRequest, SessionService};
 use chrono::{TimeDelta, Utc};
-use futures_util::{StreamExt as _, stream::BoxStream};
+use futures_util::{StreamExt as _, future::join_all, stream::BoxStream};
 use prost::Message as _;
 use serde_json::json;
 use sessiond_adk::{
     Change, ChangeKind, Delta, Retry, Scope, Since,
     proto::v1::{self, WatchRequest, WatchResponse},
 };
-use sessiond_adk_testing::{Cut, ScriptedServer, Server, Store, TIMEOUT, builder};
-use tonic::{Code, Status};
+use sessiond_adk_testing::{Cut, Proxy, ScriptedServer, Server, Store, TIMEOUT, builder};
+use tonic::{Code, Status, transport::Endpoint};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::harness::{
@@ -63,6 +63,60 @@ async fn next_text(watch: &mut Watch) -> String {
 #[track_caller]
 fn assert_ended(end: Option<Result<Change>>) {
     assert!(end.is_none(), "{end:?}");
+}
+
+/// The next messages of all watches, of which each is equal.
+async fn expect_of_all(watches: impl IntoIterator<Item = &mut Watch>, wanted: &str) {
+    for text in join_all(watches.into_iter().map(next_text)).await {
+        assert_eq!(text, wanted);
+    }
+}
+
+/// Neither a watch nor a call waits for a stream, of which the server allows 256 on a connection.
+#[tokio::test]
+async fn a_thousand_watches_have_five_connections() {
+    let server = Server::start(Store::Memory);
+    let (proxy, service) = behind(&server, Cut::Close, EAGER).await;
+    for n in 0..10 {
+        service.create(creation(&format!("s{n}"), json!({}))).await.unwrap();
+    }
+    let session = |n: usize| identity(APP, USER, &format!("s{}", n % 10));
+    let of_sessions = |n| service.watch(&Scope::Session(session(n)), Since::Now);
+    let application = Scope::App(APP.try_into().unwrap());
+    let mut of_sessions: Vec<_> = (0..500).map(of_sessions).collect();
+    let mut of_application: Vec<_> =
+        (0..500).map(|_| service.watch(&application, Since::Now)).collect();
+    for some in of_sessions.chunks_mut(100).chain(of_application.chunks_mut(100)) {
+        expect_of_all(some, "caught up").await;
+    }
+    assert_eq!(proxy.connections(), 5, "200 watches each");
+
+    for n in 0..10 {
+        let request = AppendEventRequest { identity: session(n), event: named("e1") };
+        service.append_event_for_identity(request).await.unwrap();
+    }
+    expect_of_all(&mut of_sessions, "event e1").await;
+    let delta = Delta::new().set("app:a", 1);
+    service.update_state(&application, delta).await.unwrap();
+    let told = r#"change {"app:a":1}"#;
+    expect_of_all(of_sessions.iter_mut().chain(&mut of_application), told).await;
+
+    drop((of_sessions, of_application));
+    proxy.until_open(1).await;
+    expect_of_all(&mut [service.watch(&application, Since::Now)], "caught up").await;
+    assert_eq!(proxy.connections(), 5, "the first one is still there");
+}
+
+#[tokio::test]
+async fn watches_share_a_channel_of_the_caller() {
+    let server = Server::start(Store::Memory);
+    let proxy = Proxy::start(server.address(), Cut::Close).await;
+    let channel = Endpoint::from_shared(format!("http://{}", proxy.address())).unwrap();
+    let service = builder("unused").with_channel(channel.connect_lazy());
+    let application = Scope::App(APP.try_into().unwrap());
+    let mut watches: Vec<_> = (0..201).map(|_| service.watch(&application, Since::Now)).collect();
+    expect_of_all(&mut watches, "caught up").await;
+    assert_eq!(proxy.connections(), 1);
 }
 
 async fn a_watch_starts_with_the_state_and_sends_later_changes(f: Fixture) {

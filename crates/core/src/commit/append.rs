@@ -6,9 +6,9 @@ use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
 
 use super::{
-    Append, Appended, AppendedEvent, EventRow, PastState, Refusal, RequestKey, RequestRow,
-    RewindSession, ScopeChange, ScopeKey, ScopeState, SessionState, Source, StateUpdate,
-    StateUpdated,
+    Append, Appended, AppendedEvent, EventRow, PastState, REPLAY_BYTES, Refusal, RequestKey,
+    RequestRow, RewindSession, ScopeChange, ScopeKey, ScopeState, SessionState, Source,
+    StateUpdate, StateUpdated, StoredEvent,
     overlay::{Overlay, Stamp, Transaction},
 };
 use crate::domain::{
@@ -42,20 +42,22 @@ pub fn append(tx: &mut Transaction<'_>, append: &Append<SessionKey>) -> Result<A
         answers: Vec::with_capacity(events.len()),
         accepted: IndexMap::default(),
         bytes: 0,
-        written: 0,
+        operated: 0,
+        replayed: 0,
         trace_id: tx.trace_id,
     };
     let stored = events.iter().map(|event| tx.loaded.event(incarnation, &event.event_id));
     let stored = stored.collect::<Result<Vec<_>, _>>()?;
-    let is_replay = |(event, row): (&NewEvent, &Option<&EventRow>)| {
+    let is_replay = |(event, row): (&NewEvent, &Option<&StoredEvent>)| {
         row.is_some_and(|row| row.fingerprint == event.fingerprint)
     };
     if !events.iter().zip(&stored).all(is_replay) {
-        batch.overlay.check(precondition, ScopeKind::Session)?;
+        batch.overlay.check(precondition, ScopeKind::Session, tx.work)?;
     }
-    for (event, stored) in events.iter().zip(stored) {
-        batch.add(event, stored)?;
-    }
+    let mut stored = events.iter().zip(stored);
+    let decided = stored.try_for_each(|(event, stored)| batch.add(event, stored));
+    *tx.work += batch.operated + batch.replayed;
+    decided?;
     let Batch { overlay: Overlay { changes, .. }, answers, accepted, .. } = batch;
     accept(tx, incarnation, &scope, changes, accepted.into_values());
     if let Some(request) = request {
@@ -74,21 +76,27 @@ struct Batch<'l> {
     accepted: IndexMap<EventId, EventRow, DefaultHashBuilder>,
     /// Bytes of bodies and resolved deltas. Replays count as well, because they are answered whole.
     bytes: usize,
-    /// Bytes that operations have written.
-    written: usize,
+    /// Bytes that operations have read or written.
+    operated: usize,
+    /// Bytes of stored events that are answered.
+    replayed: usize,
     trace_id: Option<TraceId>,
 }
 
 impl Batch<'_> {
     /// Decides an event; `stored` is the one that the session has under its id.
-    fn add(&mut self, event: &NewEvent, stored: Option<&EventRow>) -> Result<(), Refusal> {
-        let Some(known) = stored.or_else(|| self.accepted.get(&event.event_id)) else {
+    fn add(&mut self, event: &NewEvent, stored: Option<&StoredEvent>) -> Result<(), Refusal> {
+        let accepted = || self.accepted.get(&event.event_id).cloned().map(StoredEvent::from);
+        let Some(known) = stored.cloned().or_else(accepted) else {
             return self.add_new(event);
         };
         if known.fingerprint != event.fingerprint {
             Err(Error::EventIdReused(event.event_id.clone()))?;
         }
-        let event = Arc::clone(&known.event);
+        let Some(event) = known.event else {
+            return Ok(self.count(None, REPLAY_BYTES)?);
+        };
+        self.replayed += event.bytes();
         self.count(event.body.as_ref(), event.changes.bytes())?;
         self.answers.push(AppendedEvent { event, replayed: true });
         Ok(())
@@ -103,7 +111,7 @@ impl Batch<'_> {
         let source = Source { key: key.clone(), incarnation: *incarnation, sequence };
         let author = &event.author;
         let stamp = Stamp { commit_time: self.commit_time, author, source: Some(source) };
-        let results = self.overlay.resolve(&event.delta, &event.field, &mut self.written)?;
+        let results = self.overlay.resolve(&event.delta, &event.field, &mut self.operated)?;
         let (changes, bytes) = (changes(results.iter()), results_bytes(&results));
         self.overlay.put(results, sequence, &stamp)?;
         self.count(event.body.as_ref(), bytes)?;
@@ -142,15 +150,17 @@ pub fn rewind(tx: &mut Transaction<'_>, rewind: &RewindSession) -> Result<Append
         if stored.fingerprint != *fingerprint {
             Err(Error::EventIdReused(event_id.clone()))?;
         }
-        let event = Arc::clone(&stored.event);
+        let event = stored.event.clone().ok_or(Refusal::LoadAgain)?;
+        *tx.work += event.bytes();
         return appended(tx, incarnation, vec![AppendedEvent { event, replayed: true }], true);
     }
     let last_sequence = session.info.last_sequence;
     if *to > last_sequence {
         Err(Error::BeyondLastSequence { asked: *to, last_sequence })?;
     }
-    overlay.check(precondition, ScopeKind::Session)?;
     let past = tx.loaded.past.get(&(incarnation, *to)).ok_or(Refusal::LoadAgain)?;
+    *tx.work += past.bytes();
+    overlay.check(precondition, ScopeKind::Session, tx.work)?;
     let results = restoring(past, &session.own);
     let changes = changes(results.iter());
     let (sequence, commit_time) = (last_sequence + 1, session.info.update_time.max(tx.loaded.now));
@@ -209,7 +219,8 @@ fn accept(
         info.last_event_time = event.event_time;
         info.update_time = event.commit_time;
         markers.extend(event.rewind_to.map(|to| Marker { sequence: event.sequence, to }));
-        tx.loaded.events.insert((incarnation, event.event_id.clone()), Some(row.clone()));
+        let stored = Some(row.clone().into());
+        tx.loaded.events.insert((incarnation, event.event_id.clone()), stored);
         tx.changes.events.push(row);
     }
     tx.merge(changes, scope, Some(incarnation));
@@ -218,7 +229,7 @@ fn accept(
 
 /// The answer to events that were accepted. Each has the mark that readers see: whether a rewind hides it.
 fn appended(
-    tx: &Transaction<'_>,
+    tx: &mut Transaction<'_>,
     incarnation: Incarnation,
     mut events: Vec<AppendedEvent>,
     with_state: bool,
@@ -231,9 +242,9 @@ fn appended(
             *event = Arc::new(Event { rewound: true, ..Event::clone(event) });
         }
     }
-    let state = || tx.loaded.state(&Scope::Session(info.key.clone()));
-    let state = with_state.then(state).transpose()?;
-    Ok(Appended { info: info.clone(), events, state, request_replayed: false })
+    let info = info.clone();
+    let state = with_state.then(|| tx.state(&Scope::Session(info.key.clone()))).transpose()?;
+    Ok(Appended { info, events, state, request_replayed: false })
 }
 
 /// Applies a delta. A scope that ends changed gets the next version.
@@ -250,8 +261,8 @@ pub fn update_state(
     if tx.loaded.has_seen(&own, request.as_ref())? {
         return updated(tx, scope, true);
     }
-    overlay.check(precondition, scope.kind())?;
-    let results = overlay.resolve(delta.delta(), &FieldPath::from("delta"), &mut 0)?;
+    overlay.check(precondition, scope.kind(), tx.work)?;
+    let results = overlay.resolve(delta.delta(), &FieldPath::from("delta"), tx.work)?;
     overlay.put(results, 0, &Stamp { commit_time: tx.loaded.now, author, source: None })?;
     tx.merge(overlay.changes, scope, None);
     if let Some(request) = request {
@@ -260,9 +271,13 @@ pub fn update_state(
     updated(tx, scope, false)
 }
 
-fn updated(tx: &Transaction<'_>, scope: &Scope, replayed: bool) -> Result<StateUpdated, Refusal> {
+fn updated(
+    tx: &mut Transaction<'_>,
+    scope: &Scope,
+    replayed: bool,
+) -> Result<StateUpdated, Refusal> {
     let life = tx.loaded.life(scope);
-    Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed, life })
+    Ok(StateUpdated { state: tx.state(scope)?, replayed, life })
 }
 
 /// Remembers a request for as long as its scope lives.

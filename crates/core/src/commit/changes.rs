@@ -68,8 +68,8 @@ pub struct ChangeSet {
     pub begun_forks: Vec<(Incarnation, SessionKey)>,
     pub copied: Vec<CopiedEvents>,
     pub finished_forks: Vec<Incarnation>,
-    /// A removed session of which a piece is to be deleted, and the tombstone with the last piece.
-    pub purged: Option<Incarnation>,
+    /// Removed sessions whose rows are to be deleted, each with its tombstone as the last one, as far as a piece goes.
+    pub purged: Vec<Incarnation>,
     /// Applications and users that may have become empty: a sweep looks at them.
     pub emptied: BTreeSet<ScopeKey>,
     /// Those that a sweep has looked at.

@@ -9,14 +9,14 @@ use super::{
     overlay::Transaction,
     session::{check, insert},
 };
-use crate::domain::prelude::*;
+use crate::domain::{limits::APPEND_BYTES, prelude::*};
 
 /// Seconds for which the sweep leaves an unfinished fork alone. Each piece renews them: a caller takes milliseconds between two pieces.
 pub const FORK_LEASE_SECS: i64 = 60;
 
 pub fn begin(tx: &mut Transaction<'_>, fork: &ForkSession) -> Result<Fork, Refusal> {
     let source = fork.source.clone();
-    check(tx.loaded, &source, &fork.precondition)?;
+    check(tx, &source, &fork.precondition)?;
     let SessionInfo { incarnation: source_incarnation, last_sequence, .. } =
         tx.loaded.session(&source)?.info;
     let up_to = fork.up_to.unwrap_or(last_sequence);
@@ -43,6 +43,7 @@ pub fn copy(tx: &mut Transaction<'_>, fork: &Fork, after: Sequence) -> Result<Se
     let (from, to) = (fork.source_incarnation, fork.target_incarnation);
     let end = tx.loaded.pieces.get(&(from, after)).ok_or(Refusal::LoadAgain)?;
     let up_to = *end.min(&fork.up_to);
+    *tx.work += usize::try_from(up_to - after).unwrap_or_default() * APPEND_BYTES;
     tx.changes.copied.push(CopiedEvents { from, to, after, up_to });
     Ok(up_to)
 }
@@ -69,7 +70,8 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
     tx.loaded.complete(&Scope::Session(from.clone()))?;
     let now = tx.loaded.now;
     let past = tx.loaded.past.get(&(*source_incarnation, *up_to)).ok_or(Refusal::LoadAgain)?;
-    let PastState { state, times } = past.clone();
+    *tx.work += past.bytes();
+    let PastState { state, times } = past;
     let info = SessionInfo {
         key: target.clone(),
         incarnation: *target_incarnation,
@@ -86,17 +88,19 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
         created_versions: source.info.created_versions,
     };
     let markers = source.markers.iter().filter(|marker| marker.sequence <= *up_to);
-    let set = |(value, version)| KeyRow { is_new: true, value: Some(value), version };
+    let set = |(name, (value, version)): (&Box<str>, &(Json, Version))| {
+        (name.clone(), KeyRow { is_new: true, value: Some(value.clone()), version: *version })
+    };
     let own = ScopeChange {
         before: *up_to,
         base: 0,
         version: *up_to,
         state_bytes: state.iter().map(|(name, (value, _))| entry_bytes(name, value)).sum(),
-        state: state.into_iter().map(|(name, it)| (name, set(it))).collect(),
+        state: state.iter().map(set).collect(),
         log: Vec::new(),
     };
     let changes = [ScopeChange::default(), ScopeChange::default(), own];
     insert(tx, info.clone(), markers.copied().collect(), changes);
     tx.changes.finished_forks.push(*target_incarnation);
-    Ok((info, tx.loaded.state(&Scope::Session(target.clone()))?))
+    Ok((info, tx.state(&Scope::Session(target.clone()))?))
 }

@@ -24,26 +24,30 @@ pub use changes::{
 };
 pub use fork::FORK_LEASE_SECS;
 use overlay::Transaction;
-pub use read_set::{Address, Mode, ReadSet, read_set};
+pub use read_set::{Address, Mode, REPLAY_BYTES, ReadSet, read_set};
 pub use request::{
     Answer, Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, Fork,
     ForkSession, OnExisting, Refusal, Request, RequestKey, RewindSession, SessionUpdate,
     StateUpdate, StateUpdated,
 };
 pub use working_set::{
-    Emptied, KEY_BYTES, PastState, SWEPT_SESSIONS, ScopeState, SessionState, WorkingSet,
-    entry_bytes,
+    Emptied, KEY_BYTES, PastState, SWEPT_SESSIONS, ScopeState, SessionState, StoredEvent,
+    WorkingSet, entry_bytes,
 };
 
 /// Decides one request on top of what was loaded and of what the requests before it changed. The answer may be sent once the changes
 /// are committed, if there are any. New events keep the `trace_id`.
+///
+/// Adds to `work`, also if the request is refused, the bytes that it costs beyond its own: what operations and conditions read or write,
+/// and the states, stored events and copies that it reads and answers.
 pub fn decide(
     loaded: &mut WorkingSet,
     changes: &mut ChangeSet,
     request: &Request,
     trace_id: Option<TraceId>,
+    work: &mut usize,
 ) -> Result<Answer, Refusal> {
-    let tx = &mut Transaction { loaded, changes, trace_id };
+    let tx = &mut Transaction { loaded, changes, trace_id, work };
     Ok(match request {
         Request::Create(create) => Answer::Created(session::create(tx, create)?),
         Request::Update(update) => Answer::Updated(session::update(tx, update)?),

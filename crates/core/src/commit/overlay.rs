@@ -3,8 +3,8 @@
 use hashbrown::hash_map::Entry;
 
 use super::{
-    ChangeSet, KeyRow, Refusal, ScopeChange, ScopeKey, ScopeLogRow, ScopeState, SessionRow,
-    SessionState, Source, WorkingSet, entry_bytes, working_set::VisibleScopes,
+    ChangeSet, KEY_BYTES, KeyRow, Refusal, ScopeChange, ScopeKey, ScopeLogRow, ScopeState,
+    SessionRow, SessionState, Source, WorkingSet, entry_bytes, working_set::VisibleScopes,
 };
 use crate::domain::{delta::changes, field::FieldPath, limits::SCOPE_BYTES, prelude::*};
 
@@ -57,11 +57,16 @@ impl<'l> Overlay<'l> {
         if covered { Ok(()) } else { Err(Refusal::LoadAgain) }
     }
 
-    /// Checks conditions on keys, and on the version of a scope.
-    pub fn check(&self, precondition: &Precondition, kind: ScopeKind) -> Result<(), Refusal> {
+    /// Checks conditions on keys, and on the version of a scope. Adds the bytes that they read to `work`.
+    pub fn check(
+        &self,
+        precondition: &Precondition,
+        kind: ScopeKind,
+        work: &mut usize,
+    ) -> Result<(), Refusal> {
         self.require(precondition.keys.iter().map(|(key, _)| key))?;
         let version = self.changes[kind as usize].version;
-        Ok(precondition.check(version, |key| self.get(key))?)
+        Ok(precondition.check(version, work, |key| self.get(key))?)
     }
 
     pub fn versions(&self) -> ScopeVersions {
@@ -74,10 +79,10 @@ impl<'l> Overlay<'l> {
         &self,
         delta: &Delta,
         field: &FieldPath,
-        written: &mut usize,
+        work: &mut usize,
     ) -> Result<Vec<KeyResult>, Refusal> {
         self.require(delta.keys())?;
-        Ok(delta.resolve(field, written, |key| Some(self.get(key)?.0))?)
+        Ok(delta.resolve(field, work, |key| Some(self.get(key)?.0))?)
     }
 
     /// Applies what keys became. The version of a shared scope rises by one if one of its keys is among them; that of the session
@@ -151,9 +156,18 @@ pub struct Transaction<'t> {
     pub changes: &'t mut ChangeSet,
     /// Of the call.
     pub trace_id: Option<TraceId>,
+    /// Bytes that the request costs beyond its own.
+    pub work: &'t mut usize,
 }
 
 impl Transaction<'_> {
+    /// Everything that is visible from a scope, for an answer.
+    pub fn state(&mut self, scope: &Scope) -> Result<State, Refusal> {
+        let state = self.loaded.state(scope)?;
+        *self.work += state.text_len() + state.0.len() * KEY_BYTES;
+        Ok(state)
+    }
+
     /// Merges the changes of a request to the scopes that are visible from one. `session` is the session's life, if the scope is one.
     pub fn merge(
         &mut self,

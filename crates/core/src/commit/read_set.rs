@@ -1,7 +1,11 @@
 //! The reads of a decision, as data, so that a store can fetch them for a whole group in few statements or from its cache.
 
 use super::Request;
-use crate::domain::prelude::*;
+use crate::domain::{limits::BATCH_BYTES, prelude::*};
+
+/// Bytes of stored bodies and changes that the replays of one request may have. The limit of a batch counts no punctuation, which can be
+/// three times as long as the keys and values in between.
+pub const REPLAY_BYTES: usize = 4 * BATCH_BYTES;
 
 /// The reads of the decision about one request.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +19,8 @@ pub struct ReadSet<'r> {
     pub checked: Vec<&'r StateKey>,
     /// Every key of every scope that is visible from the address.
     pub all_state: bool,
-    /// Stored events of the session.
-    pub event_ids: Vec<&'r EventId>,
+    /// Stored events of the session, whole if they have the fingerprint. Of replays of more than [`REPLAY_BYTES`] the rest is not loaded.
+    pub events: Vec<(&'r EventId, Fingerprint)>,
     /// A request of the addressed scope.
     pub request_id: Option<&'r RequestId>,
     /// The session's own state as of an event.
@@ -104,14 +108,14 @@ pub fn read_set(request: &Request) -> ReadSet<'_> {
             written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
             checked: checked(&append.precondition),
             all_state: append.return_state,
-            event_ids: append.events.iter().map(|event| &event.event_id).collect(),
+            events: append.events.iter().map(|it| (&it.event_id, it.fingerprint)).collect(),
             request_id: append.request.as_ref().map(|request| &request.id),
             ..session(&append.session)
         },
         Request::Rewind(rewind) => ReadSet {
             checked: checked(&rewind.precondition),
             all_state: true,
-            event_ids: vec![&rewind.event_id],
+            events: vec![(&rewind.event_id, rewind.fingerprint)],
             past: Some(rewind.to),
             ..session(&rewind.key)
         },

@@ -22,6 +22,22 @@ pub enum Request {
 }
 
 impl Request {
+    /// Whether its answer has events or states. Those of a fork's later pieces are decided whatever is buffered.
+    pub fn has_long_answer(&self) -> bool {
+        match self {
+            Self::Create(_)
+            | Self::Fork(_)
+            | Self::Append(_)
+            | Self::Rewind(_)
+            | Self::UpdateState(_) => true,
+            Self::Update(_)
+            | Self::Delete(_)
+            | Self::CopyEvents(..)
+            | Self::FinishFork(_)
+            | Self::Sweep => false,
+        }
+    }
+
     /// Bytes that it holds while it waits, about.
     pub fn bytes(&self) -> usize {
         match self {
@@ -67,6 +83,27 @@ pub enum Answer {
     StateUpdated(StateUpdated),
     /// Whether more is left to do.
     Swept(bool),
+}
+
+impl Answer {
+    /// Bytes of its texts, about.
+    pub fn bytes(&self) -> usize {
+        let state = |state: &State| state.text_len();
+        match self {
+            Self::Created(created) => state(&created.state),
+            Self::Forked((_, of_fork)) => state(of_fork),
+            Self::StateUpdated(updated) => state(&updated.state),
+            Self::Appended(Appended { events, state: after, .. }) => {
+                let events = events.iter().map(|it| it.event.bytes()).sum::<usize>();
+                events + after.as_ref().map_or(0, state)
+            }
+            Self::Updated(_)
+            | Self::Deleted(_)
+            | Self::ForkBegun(_)
+            | Self::Copied(_)
+            | Self::Swept(_) => 0,
+        }
+    }
 }
 
 /// The outcome of a creation if the address is taken.

@@ -2,7 +2,7 @@
 
 use super::{
     CreateSession, Created, DeleteSession, Emptied, OnExisting, Refusal, ScopeChange, ScopeKey,
-    ScopeState, SessionRow, SessionState, SessionUpdate, WorkingSet,
+    ScopeState, SessionRow, SessionState, SessionUpdate,
     overlay::{Overlay, Stamp, Transaction},
 };
 use crate::domain::prelude::*;
@@ -18,7 +18,7 @@ pub fn create(tx: &mut Transaction<'_>, create: &CreateSession) -> Result<Create
             OnExisting::Refuse => Err(Error::SessionExists(key.clone()))?,
             OnExisting::Return => {
                 let info = session.info.clone();
-                Ok(Created { info, state: tx.loaded.state(&scope)?, created: false })
+                Ok(Created { info, state: tx.state(&scope)?, created: false })
             }
         };
     }
@@ -48,7 +48,7 @@ pub fn create(tx: &mut Transaction<'_>, create: &CreateSession) -> Result<Create
     };
     tx.loaded.created.insert(info.incarnation);
     insert(tx, info.clone(), Vec::new(), changes).initial = initial;
-    Ok(Created { info, state: tx.loaded.state(&scope)?, created: true })
+    Ok(Created { info, state: tx.state(&scope)?, created: true })
 }
 
 /// Puts a new session at its address, in the place of an expired one, with its state and the changes of shared scopes. Returns its row.
@@ -74,7 +74,7 @@ pub fn insert<'t>(
 
 pub fn update(tx: &mut Transaction<'_>, update: &SessionUpdate) -> Result<SessionInfo, Refusal> {
     let SessionUpdate { key, display_name, labels, expiration, precondition } = update;
-    check(tx.loaded, key, precondition)?;
+    check(tx, key, precondition)?;
     let mut info = tx.loaded.session(key)?.info.clone();
     if let Some(expiration) = expiration {
         info.expire_time = expiration.map(|at| at.resolve(tx.loaded.now)).transpose()?;
@@ -99,7 +99,7 @@ pub fn delete(
     delete: &DeleteSession,
 ) -> Result<Option<Incarnation>, Refusal> {
     let DeleteSession { key, precondition, allow_missing } = delete;
-    match check(tx.loaded, key, precondition) {
+    match check(tx, key, precondition) {
         Err(Refusal::Error(Error::SessionNotFound(_) | Error::Replaced(_))) if *allow_missing => {
             return Ok(None);
         }
@@ -113,24 +113,24 @@ pub fn delete(
 
 /// Checks the precondition of a request that changes a session, but not its state.
 pub fn check(
-    loaded: &WorkingSet,
+    tx: &mut Transaction<'_>,
     key: &SessionKey,
     precondition: &Precondition,
 ) -> Result<(), Refusal> {
-    precondition.check_session(&loaded.session(key)?.info)?;
-    let scopes = loaded.visible(&Scope::Session(key.clone()))?;
-    Overlay::new(loaded, scopes).check(precondition, ScopeKind::Session)
+    precondition.check_session(&tx.loaded.session(key)?.info)?;
+    let overlay = Overlay::new(tx.loaded, tx.loaded.visible(&Scope::Session(key.clone()))?);
+    overlay.check(precondition, ScopeKind::Session, tx.work)
 }
 
 /// Ends sessions that have expired, removes what is left of one that is gone, and applications and users that are empty. Whether more may
 /// be left to do.
 pub fn sweep(tx: &mut Transaction<'_>) -> bool {
     let expired = std::mem::take(&mut tx.loaded.expired);
-    let tombstone = tx.loaded.tombstone.take();
+    let tombstones = std::mem::take(&mut tx.loaded.tombstones);
     let emptied = std::mem::take(&mut tx.loaded.emptied);
-    let more = !expired.is_empty() || tombstone.is_some() || !emptied.is_empty();
+    let more = !expired.is_empty() || !tombstones.is_empty() || !emptied.is_empty();
     emptied.into_iter().for_each(|emptied| look_at(tx, emptied));
-    tx.changes.purged = tombstone.or(tx.changes.purged);
+    tx.changes.purged.extend(tombstones);
     for info in expired {
         // An earlier request of the group may have ended it.
         let now_there = tx.loaded.addresses.get(&info.key);

@@ -3,7 +3,7 @@
 //! A store that has its database for itself keeps a `WorkingSet` from group to group as a cache. The events, requests and past states in it
 //! belong to one group. A decision that reads what was not loaded ends with [`Refusal::LoadAgain`].
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ pub struct WorkingSet {
     /// Of this group: sessions that it created. They have no events and requests but those of this group.
     pub created: HashSet<Incarnation>,
     /// Of this group; `None`: the session has no such event.
-    pub events: HashMap<(Incarnation, EventId), Option<EventRow>>,
+    pub events: HashMap<(Incarnation, EventId), Option<StoredEvent>>,
     /// Of this group; `None`: the scope has seen no such request.
     pub requests: HashMap<(ScopeKey, RequestId), Option<Fingerprint>>,
     /// Of this group.
@@ -38,10 +38,24 @@ pub struct WorkingSet {
     pub forks: HashSet<Incarnation>,
     /// Of this group: sessions that have expired.
     pub expired: Vec<SessionInfo>,
-    /// Of this group: a session that is gone and still has rows.
-    pub tombstone: Option<Incarnation>,
+    /// Of this group: sessions that are gone and still have rows.
+    pub tombstones: Vec<Incarnation>,
     /// Of this group: applications and users that may be empty.
     pub emptied: Vec<Emptied>,
+}
+
+/// An event that a session has under an id.
+#[derive(Clone, Debug)]
+pub struct StoredEvent {
+    pub fingerprint: Fingerprint,
+    /// `None`: nobody asked for this fingerprint, or it is beyond [`REPLAY_BYTES`](super::REPLAY_BYTES) of its request.
+    pub event: Option<Arc<Event>>,
+}
+
+impl From<EventRow> for StoredEvent {
+    fn from(EventRow { incarnation: _, event, fingerprint }: EventRow) -> Self {
+        Self { fingerprint, event: Some(event) }
+    }
 }
 
 /// An application or a user that lost state or a session since it was last looked at. Its scope is loaded.
@@ -107,7 +121,7 @@ impl WorkingSet {
         self.pieces.clear();
         self.forks.clear();
         self.expired.clear();
-        self.tombstone = None;
+        self.tombstones.clear();
         self.emptied.clear();
     }
 
@@ -139,7 +153,7 @@ impl WorkingSet {
         &self,
         incarnation: Incarnation,
         id: &EventId,
-    ) -> Result<Option<&EventRow>, Refusal> {
+    ) -> Result<Option<&StoredEvent>, Refusal> {
         match self.events.get(&(incarnation, id.clone())) {
             None if !self.created.contains(&incarnation) => Err(Refusal::LoadAgain),
             found => Ok(found.and_then(Option::as_ref)),
@@ -215,6 +229,13 @@ impl WorkingSet {
     }
 }
 
+impl PastState {
+    /// In memory, about.
+    pub fn bytes(&self) -> usize {
+        self.state.iter().map(|(name, (value, _))| KEY_BYTES + name.len() + value.len()).sum()
+    }
+}
+
 impl ScopeState {
     /// Without keys.
     pub fn new(version: Version, state_bytes: usize) -> Self {
@@ -249,8 +270,9 @@ impl ScopeState {
     }
 }
 
-/// Sessions that one sweep ends.
-pub const SWEPT_SESSIONS: usize = 64;
+/// Sessions that one sweep ends, and sessions that are gone whose rows it removes: a few milliseconds of the writer. One commit of them
+/// is hardly shorter for fewer.
+pub const SWEPT_SESSIONS: usize = 256;
 
 /// Bytes in memory of a key in the map of its scope, about, without name and value.
 pub const KEY_BYTES: usize = 96;

@@ -9,8 +9,8 @@ use super::{
     error::{Error, Reason, Violation, quoted},
     field::{FieldPath, Path},
     json::{
-        Amount, Json, JsonType, fingerprint, increment, list_append, merge_patch, object_text,
-        same_tokens, text_bytes,
+        Amount, Json, JsonType, fingerprint, increment, is_empty_list, list_append, merge_patch,
+        object_text, same_tokens, text_bytes,
     },
     limits::{BATCH_OPERATION_BYTES, DELTA_BYTES, OPERATION_BYTES, VALUE_BYTES},
     scope::{Scope, StateKey},
@@ -216,7 +216,7 @@ impl Operation {
                 .into());
         };
         let bytes = after.len();
-        if before.is_some_and(|before| same_tokens(before, &after)) {
+        if !self.always_changes() && before.is_some_and(|before| same_tokens(before, &after)) {
             return Ok(None);
         }
         if bytes > VALUE_BYTES {
@@ -227,6 +227,11 @@ impl Operation {
             return Err(fault.with("bytes", bytes).with("limit", VALUE_BYTES).into());
         }
         Ok(Some(after))
+    }
+
+    /// Whether its result differs, so that two long texts need not be compared.
+    fn always_changes(&self) -> bool {
+        matches!(self, Self::ListAppend { values, max_length: 0 } if !is_empty_list(values))
     }
 
     /// The new value, given one of the right type; `None`: a number out of range.

@@ -241,6 +241,10 @@ named! {
         ReadQueue = "read_queue",
         Watches = "watches",
         TempInvocations = "temp_invocations",
+        /// What is buffered for clients.
+        Buffers = "buffers",
+        /// Open calls of a connection that has shown no credential.
+        Streams = "streams",
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 
 /// A hash of what a request asked for, to tell a repetition from another request under the same id. It depends on the content
 /// alone: not on white space, order of members or spelling of numbers in its JSON.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub u128);
 
 impl Fingerprint {

@@ -45,10 +45,12 @@ impl Precondition {
         self.check_life(Some(Life::of_session(info)), &Scope::Session(info.key.clone()))
     }
 
-    /// Checks against the version of the scope that is written to and the values and versions of keys.
+    /// Checks against the version of the scope that is written to and the values and versions of keys. Adds the bytes of those values to
+    /// `work`.
     pub fn check<'s>(
         &self,
         actual: Version,
+        work: &mut usize,
         current: impl Fn(&StateKey) -> Option<(&'s Json, Version)>,
     ) -> Result<(), Error> {
         let sequence = self
@@ -62,7 +64,8 @@ impl Precondition {
             if found.is_some_and(|(value, _)| value.is_damaged()) {
                 return Err(Error::damaged_key(key));
             }
-            compared += found.map_or(0, |(value, _)| value.len());
+            let bytes = found.map_or(0, |(value, _)| value.len());
+            (compared, *work) = (compared + bytes, *work + bytes);
             if compared > PRECONDITION_BYTES {
                 let message = format!(
                     "The conditions compare more than {PRECONDITION_BYTES} bytes of values. Name each key once."
@@ -103,7 +106,7 @@ mod tests {
         let keys = keys.iter().map(|(name, condition)| (key(name), condition.clone())).collect();
         let there = json("{\"a\":1.0,\"b\":null}");
         Precondition { expected_sequence, keys, life: None }
-            .check(7, |key| (key.as_str() == "there").then_some((&there, 3)))
+            .check(7, &mut 0, |key| (key.as_str() == "there").then_some((&there, 3)))
     }
 
     #[test]
@@ -139,7 +142,7 @@ mod tests {
             keys: vec![(key("list"), Condition::Value(json("[1]"))); count],
             life: None,
         };
-        let check = |count| many(count).check(0, |_| Some((&large, 1)));
+        let check = |count| many(count).check(0, &mut 0, |_| Some((&large, 1)));
         assert!(matches!(check(10), Err(Error::Conflict { .. })));
         assert!(matches!(check(1000), Err(Error::Invalid(_))));
     }

@@ -9,7 +9,7 @@ async fn begin(writer: &mut Writer, id: &str) -> ChangeSet {
     let request = Request::Append(one("s", id, &[("k", "1")]));
     writer.load(&[read_set(&request)]).await.unwrap();
     let mut changes = ChangeSet::default();
-    decide(writer.loaded(), &mut changes, &request, None).unwrap();
+    decide(writer.loaded(), &mut changes, &request, None, &mut 0).unwrap();
     changes
 }
 

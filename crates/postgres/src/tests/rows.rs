@@ -38,6 +38,38 @@ async fn a_deleted_session_leaves_no_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_piece_takes_many_short_sessions() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    let names: Vec<String> = (0..200).map(|at| format!("s{at}")).collect();
+    let create = |name: &String| CreateSession {
+        expiration: Some(Expiration::After { secs: 1, nanos: 0 }),
+        ..creation(name)
+    };
+    let creations = names.iter().map(|name| Request::Create(create(name))).collect();
+    commit(&fixture, writer, creations).await;
+    let append = |name: &String| Request::Append(one(name, "1", &[("k", "1")]));
+    commit(&fixture, writer, names.iter().map(append).collect()).await;
+    // Too many rows to go with others.
+    let keys: Vec<String> = (0..100).map(|key| key.to_string()).collect();
+    let keys: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1")).collect();
+    commit_one(&fixture, writer, Request::Append(one("s7", "2", &keys))).await.unwrap();
+    fixture.set_clock(100);
+    // One ends them, one removes those with few rows, and some the other one, the user and the application.
+    let mut pieces = 0;
+    while matches!(commit_one(&fixture, writer, Request::Sweep).await, Ok(Answer::Swept(true))) {
+        pieces += 1;
+        if pieces == 2 {
+            assert!(fixture.count("SELECT count(*) FROM tombstone").await <= 2);
+        }
+    }
+    assert!(pieces < 12, "{pieces}");
+    for table in ["event", "state", "snapshot", "tombstone"] {
+        assert_eq!(fixture.count(&format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn snapshots_are_taken_at_creation_and_every_64_versions() {
     let Some(fixture) = Fixture::new().await else { return };
     let writer = &mut fixture.writer();

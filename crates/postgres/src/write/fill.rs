@@ -1,16 +1,18 @@
 //! The rows that were read for a group, as what its decisions read.
 
+use std::sync::Arc;
+
 use super::{
     super::{
         prelude::*,
         row::{self, Snapshots, Value, asked, bytes, number},
         schema::SHARED,
     },
-    needed::{Needed, NodeAddress},
+    needed::{Asked, Needed, NodeAddress},
     stored::Stored,
 };
 use sessiond_core::{
-    commit::{EventRow, ScopeKey, ScopeState, SessionState, WorkingSet},
+    commit::{ScopeKey, ScopeState, SessionState, StoredEvent, WorkingSet},
     read::SessionRecord,
 };
 
@@ -65,52 +67,75 @@ pub(super) fn scopes(
     Ok(())
 }
 
-/// Keys that were read one by one.
+/// What a row was asked for, and the first request that needs it if it does not fit.
+fn found<'n, T>(
+    row: &Row,
+    asked_for: &'n Asked<T>,
+    fits: usize,
+) -> Result<(&'n T, Option<usize>), Error> {
+    let not_asked = || Error::internal("the database answered what was not asked");
+    let at = asked(row, asked_for.len())?;
+    let (key, request) = asked_for.get_index(at).ok_or_else(not_asked)?;
+    let fits: bool = row.try_get(fits)?;
+    Ok((key, (!fits).then_some(*request)))
+}
+
+/// The earlier of two ends of a group.
+fn earlier(end: Option<usize>, other: Option<usize>) -> Option<usize> {
+    end.into_iter().chain(other).min()
+}
+
+/// Keys that were read one by one. Returns the first request that needs one that does not fit.
 pub(super) fn keys(
     rows: &[Row],
     needed: &Needed<'_>,
     loaded: &mut WorkingSet,
-) -> Result<(), Error> {
-    let keys: Vec<&(NodeAddress, &str)> = needed.keys.iter().collect();
-    for (place, name) in &keys {
+) -> Result<Option<usize>, Error> {
+    for (place, name) in needed.keys.keys() {
         let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
         state.map(|state| state.keys.insert((*name).into(), None));
     }
+    let mut end = None;
     for row in rows {
-        let (place, name) = keys[asked(row, keys.len())?];
-        let value: Option<Value> = row.try_get(2)?;
-        let version = number(row, 3)?;
+        let ((place, name), beyond) = found(row, &needed.keys, 3)?;
+        end = earlier(end, beyond);
+        let value: Option<Value> = row.try_get(1)?;
+        let version = number(row, 2)?;
         let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
         let value = value.map(|Value(json)| (json, version));
         state.map(|state| state.keys.insert((*name).into(), value));
     }
-    Ok(())
+    Ok(end)
 }
 
-/// Scopes of which every key was read. The versions of those that are not locked have risen if others have written meanwhile.
+/// Scopes of which every key was read. The versions of those that are not locked have risen if others have written meanwhile. Returns the
+/// first request that needs one that does not fit.
 pub(super) fn whole(
     rows: &[Row],
     needed: &Needed<'_>,
     loaded: &mut WorkingSet,
-) -> Result<(), Error> {
-    let places: Vec<&NodeAddress> = needed.whole.iter().collect();
-    for place in &places {
+) -> Result<Option<usize>, Error> {
+    for place in needed.whole.keys() {
         if let Some(state) = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key)) {
             state.complete = true;
         }
     }
+    let mut end = None;
     for row in rows {
-        let key = scope_at(places[asked(row, places.len())?], loaded);
+        let (place, beyond) = found(row, &needed.whole, 4)?;
+        end = earlier(end, beyond);
+        let key = scope_at(place, loaded);
         let Some(state) = key.and_then(|key| loaded.scope_mut(&key)) else { continue };
-        let version = number(row, 3)?;
-        match row.try_get::<Option<&str>>(1)? {
-            None => state.version = version,
-            Some(name) => {
-                state.keys.insert(name.into(), Some((row::value(row, 2)?, version)));
+        match (row.try_get::<Option<&str>>(1)?, row.try_get::<Option<i64>>(3)?) {
+            (Some(name), _) => {
+                state.keys.insert(name.into(), Some((row::value(row, 2)?, number(row, 3)?)));
             }
+            (None, Some(version)) => state.version = version.cast_unsigned(),
+            // A session, whose row was read before.
+            (None, None) => {}
         }
     }
-    Ok(())
+    Ok(end)
 }
 
 pub(super) fn markers(rows: &[Row], loaded: &mut WorkingSet) -> Result<(), Error> {
@@ -123,23 +148,30 @@ pub(super) fn markers(rows: &[Row], loaded: &mut WorkingSet) -> Result<(), Error
     Ok(())
 }
 
+/// Events by id: whole if they have the fingerprint that is asked for. Returns the first request that needs one that does not fit.
 pub(super) fn events(
     rows: &[Row],
     needed: &Needed<'_>,
     loaded: &mut WorkingSet,
-) -> Result<(), Error> {
-    let key = |(at, id): &(SessionKey, &EventId)| {
-        Some((loaded.addresses.get(at).copied()??, (*id).clone()))
-    };
-    let keys: Vec<Option<(Incarnation, EventId)>> = needed.events.iter().map(key).collect();
-    loaded.events.extend(keys.iter().flatten().map(|key| (key.clone(), None)));
-    for row in rows {
-        let Some(key) = &keys[asked(row, keys.len())?] else { continue };
-        let (event, fingerprint) = (row::event(row, 1)?, row::event_fingerprint(row, 1)?);
-        let found = EventRow { incarnation: key.0, event: event.into(), fingerprint };
-        loaded.events.insert(key.clone(), Some(found));
+) -> Result<Option<usize>, Error> {
+    for (at, id, _) in needed.events.keys() {
+        let session = loaded.addresses.get(at).copied().flatten();
+        loaded.events.extend(session.map(|session| ((session, (*id).clone()), None)));
     }
-    Ok(())
+    let mut end = None;
+    for row in rows {
+        let ((at, id, _), beyond) = found(row, &needed.events, 2)?;
+        end = earlier(end, beyond.filter(|request| *request > 0));
+        let Some(session) = loaded.addresses.get(at).copied().flatten() else { continue };
+        let is_whole = row.try_get::<Option<i64>>(3)?.is_some();
+        let event = is_whole.then(|| row::event(row, 3)).transpose()?.map(Arc::new);
+        let known = loaded.events.entry((session, (*id).clone())).or_default();
+        // Another request may have asked for another fingerprint.
+        if known.as_ref().is_none_or(|known| known.event.is_none()) {
+            *known = Some(StoredEvent { fingerprint: row::fingerprint(row, 1)?, event });
+        }
+    }
+    Ok(end)
 }
 
 pub(super) fn requests(

@@ -13,7 +13,7 @@ use super::{
 };
 use sessiond_store::{
     CallerId,
-    group::{GROUP_BYTES, Submission, execute, refuse},
+    group::{GROUP_BYTES, Submission, execute, put_back, refuse},
     queue::Queue,
 };
 
@@ -37,8 +37,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Moves what is there into a group, and waits for a request unless the group has some already. Returns false once the queue is closed
-    /// and empty.
+    /// Moves what is there into an empty group, and waits for a request if nothing is. Returns false once the queue is closed and empty.
     async fn take(&self, group: &mut Vec<Submission>, max_requests: usize) -> bool {
         loop {
             let more = self.queue.take(group, max_requests, GROUP_BYTES, false);
@@ -66,9 +65,9 @@ impl Lane {
     pub(super) async fn run(mut self) {
         let max = self.shared.options.group_requests.max(1);
         let mut group = Vec::new();
-        // Requests that are left, to be loaded again, are the first of the next group.
         while self.inbox.take(&mut group, max).await || !group.is_empty() {
             self.serve(&mut group).await;
+            put_back(&self.inbox.queue, &mut group);
         }
         self.writer.close().await;
     }

@@ -1,6 +1,9 @@
 //! Loading what the decisions of a group need, in one round trip: locks first, then what stays as it is under them.
 //!
 //! A statement sees what is committed when it begins. So what follows a lock reads what stays true until the commit.
+//!
+//! Everything is locked and looked up, but long values are read in the order of the requests, up to [`GROUP_BYTES`]: a row behind them
+//! says that it does not fit, and the group ends before the first request that needs it. What the first request needs always fits.
 
 use std::sync::LazyLock;
 
@@ -12,12 +15,15 @@ use super::{
         row::SESSION_COLUMNS,
     },
     fill,
-    needed::Needed,
+    needed::{Needed, of_first},
     rare,
     stored::Stored,
 };
-use sessiond_core::commit::{ReadSet, WorkingSet};
-use sessiond_store::{group::Failure, rows::EVENT_COLUMNS};
+use sessiond_core::commit::{KEY_BYTES, REPLAY_BYTES, ReadSet, WorkingSet};
+use sessiond_store::{
+    group::{Failure, GROUP_BYTES},
+    rows::{EVENT_BYTES, EVENT_COLUMNS},
+};
 
 const READ_SCOPES: &str = "
 SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes, s.base
@@ -40,14 +46,14 @@ const AT: &str = "x.app_name = k_app AND x.user_id = k_user AND x.session_id = k
 /// The rows of a node.
 const OF_NODE: &str = "s.app_name = k_app AND s.user_id = k_user AND s.incarnation = k_incarnation";
 
-/// The nodes at addresses, each with its place and with one more column at most. They are found first: the planner could otherwise go
-/// through the rows of all sessions of a user.
+/// The nodes at addresses, each with its place and with more columns. They are found first: the planner could otherwise go through the
+/// rows of all sessions of a user.
 fn nodes(more: &str) -> String {
-    let fourth = if more.is_empty() { "" } else { ", $4" };
+    let arrays: String = (4..4 + more.matches(',').count()).map(|at| format!(", ${at}")).collect();
     format!(
         "WITH k AS MATERIALIZED (
-             SELECT k.*, CASE k_session WHEN '' THEN 0 ELSE x.incarnation END AS k_incarnation
-             FROM unnest($1, $2, $3{fourth}) WITH ORDINALITY
+             SELECT k.*, x.state_bytes AS k_bytes, CASE k_session WHEN '' THEN 0 ELSE x.incarnation END AS k_incarnation
+             FROM unnest($1, $2, $3{arrays}) WITH ORDINALITY
                  AS k (k_app, k_user, k_session{more}, k_at) LEFT JOIN session x ON {AT})"
     )
 }
@@ -64,8 +70,10 @@ static LOCK_SCOPES: LazyLock<String> = LazyLock::new(|| format!("{READ_SCOPES} {
 
 static KEYS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "{} SELECT k_at, s.name, s.value, s.version
-         FROM k JOIN state s ON {OF_NODE} AND s.name = k_name",
+        "{} SELECT k_at, CASE WHEN fits THEN value END, version, fits FROM (
+             SELECT k_at, s.value, s.version, k_at <= $5
+                 OR sum(octet_length(s.value) + {KEY_BYTES}) OVER (ORDER BY k_at) <= {GROUP_BYTES} AS fits
+             FROM k JOIN state s ON {OF_NODE} AND s.name = k_name) found",
         nodes(", k_name")
     )
 });
@@ -73,20 +81,31 @@ static KEYS: LazyLock<String> = LazyLock::new(|| {
 /// One statement, so that the version of an application that is not locked belongs to its keys.
 static WHOLE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "{} SELECT k_at, NULL::text, NULL::text, s.version
-         FROM k JOIN scope s ON s.app_name = k_app AND s.user_id = k_user WHERE k_session = ''
+        "{}, w AS MATERIALIZED (
+             SELECT k.*, s.version, k_at <= $4
+                 OR sum(coalesce(s.state_bytes, k_bytes)) OVER (ORDER BY k_at) <= {GROUP_BYTES} AS fits
+             FROM k LEFT JOIN scope s ON k_session = '' AND s.app_name = k_app AND s.user_id = k_user)
+         SELECT k_at, NULL::text, NULL::text, version, fits FROM w
          UNION ALL
-         SELECT k_at, s.name, s.value, s.version
-         FROM k JOIN state s ON {OF_NODE} WHERE s.value IS NOT NULL",
+         SELECT k_at, s.name, s.value, s.version, fits
+         FROM w k JOIN state s ON fits AND {OF_NODE} WHERE s.value IS NOT NULL",
         nodes("")
     )
 });
 
 static EVENTS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "{} SELECT k_at, {EVENT_COLUMNS}
-         FROM k JOIN event e ON e.incarnation = k_incarnation AND e.event_id = k_event",
-        nodes(", k_event")
+        "{}, h AS MATERIALIZED (
+             SELECT k_at, k_incarnation, k_event, e.fingerprint AS h_fingerprint,
+                 e.fingerprint = k_fingerprint AS h_same,
+                 sum(CASE WHEN e.fingerprint = k_fingerprint THEN {EVENT_BYTES} ELSE 0 END)
+                     OVER (ORDER BY k_at)
+                     <= CASE WHEN k_at <= $6 THEN {REPLAY_BYTES} ELSE {GROUP_BYTES} END AS h_fits
+             FROM k JOIN event e ON e.incarnation = k_incarnation AND e.event_id = k_event)
+         SELECT k_at, h_fingerprint, NOT h_same OR h_fits, {EVENT_COLUMNS}
+         FROM h LEFT JOIN event e
+             ON h_same AND h_fits AND e.incarnation = k_incarnation AND e.event_id = k_event",
+        nodes(", k_event, k_fingerprint")
     )
 });
 
@@ -112,12 +131,15 @@ fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
 fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
     [
         Columns::new(KEYS.as_str())
-            .addresses(needed.keys.iter().map(|(place, _)| place))
-            .texts(needed.keys.iter().map(|(_, name)| *name)),
-        Columns::new(WHOLE.as_str()).addresses(needed.whole.iter()),
+            .addresses(needed.keys.keys().map(|(place, _)| place))
+            .texts(needed.keys.keys().map(|(_, name)| *name))
+            .number(of_first(&needed.keys)),
+        Columns::new(WHOLE.as_str()).addresses(needed.whole.keys()).number(of_first(&needed.whole)),
         Columns::new(EVENTS.as_str())
-            .addresses(needed.events.iter().map(|(key, _)| key))
-            .texts(needed.events.iter().map(|(_, id)| *id)),
+            .addresses(needed.events.keys().map(|(key, ..)| key))
+            .texts(needed.events.keys().map(|(_, id, _)| *id))
+            .fingerprints(needed.events.keys().map(|(.., fingerprint)| *fingerprint))
+            .number(of_first(&needed.events)),
         Columns::new(REQUESTS.as_str())
             .addresses(needed.requests.iter().map(|(place, _)| place))
             .texts(needed.requests.iter().map(|(_, id)| *id)),
@@ -125,14 +147,15 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
     ]
 }
 
-/// Begins a transaction, locks what a group changes and loads what it needs. `record` records the number of the transaction.
+/// Begins a transaction, locks what a group changes and loads what its first requests need. Returns their number. `record` records the
+/// number of the transaction.
 pub(super) async fn load(
     connection: &Connection,
     needs: &[ReadSet<'_>],
     record: Columns<'_>,
     clock: &DatabaseClock,
     loaded: &mut WorkingSet,
-) -> Result<Stored, Failure> {
+) -> Result<(Stored, usize), Failure> {
     let is_sweep = needs.iter().any(|needs| needs.sweep);
     let swept = match is_sweep {
         true => rare::look_up_swept(connection, loaded.now).await?,
@@ -148,19 +171,22 @@ pub(super) async fn load(
     let mut stored = Stored::default();
     fill::sessions(&sessions, &needed, loaded, &mut stored)?;
     fill::scopes([&scopes, &observed], &needed, loaded, &mut stored)?;
-    fill::keys(&keys, &needed, loaded)?;
-    fill::whole(&whole, &needed, loaded)?;
-    fill::events(&events, &needed, loaded)?;
+    let ends = [
+        fill::keys(&keys, &needed, loaded)?,
+        fill::whole(&whole, &needed, loaded)?,
+        fill::events(&events, &needed, loaded)?,
+    ];
+    let count = ends.into_iter().flatten().fold(needs.len(), usize::min);
     fill::requests(&requests, &needed, loaded)?;
     let is_new = |node: &Node| loaded.scope(&node.key()).is_none_or(|it| it.version == 0);
     if needed.scopes.iter().any(is_new) {
         loaded.version_floor = rare::read_version_floor(connection).await?;
     }
-    rare::read(connection, needs, loaded, &mut stored).await?;
+    let count = rare::read(connection, &needs[..count], loaded, &mut stored).await?;
     if is_sweep {
         rare::read_swept(connection, &swept, loaded, &mut stored).await?;
     }
-    Ok(stored)
+    Ok((stored, count))
 }
 
 /// Begins a transaction. Returns the answers of the statements.

@@ -1,7 +1,7 @@
 //! Long work in bounded pieces: copying a session into a fork, and removing the rows of a session that is gone.
 
 use super::{
-    super::{prelude::*, schema::PURGED},
+    super::{prelude::*, row::asked, schema::PURGED},
     changed::Changed,
     stored::Stored,
 };
@@ -11,6 +11,9 @@ use sessiond_store::rows::{EVENT_BYTES, EVENT_COLUMNS};
 /// Rows, and bytes of events and snapshots, that one piece of a sweep removes: a few milliseconds of the lane's time.
 const PURGED_ROWS: usize = 512;
 const PURGED_BYTES: u64 = 1 << 20;
+
+/// Rows of a session that is removed together with others: a few turns of a conversation.
+const SHORT_ROWS: usize = 64;
 
 /// The rows of a node.
 const OF_NODE: &str = "app_name = $1 AND user_id = $2 AND incarnation = $3";
@@ -54,9 +57,12 @@ pub(super) async fn apply(
         let to = Node { incarnation: *to, ..from.clone() };
         copy(connection, from, &to, (*after, *up_to), lease_secs).await?;
     }
-    match (changes.purged, &stored.tombstone, &stored.ended) {
-        (Some(_), Some(session), _) => purge(connection, session).await?,
-        (Some(_), None, Some((scope, through))) => purge_scope(connection, scope, *through).await?,
+    match (changes.purged.as_slice(), stored.tombstones.as_slice(), &stored.ended) {
+        ([_, ..], [first, others @ ..], _) => {
+            purge(connection, first).await?;
+            purge_short(connection, others).await?;
+        }
+        ([_, ..], [], Some((scope, through))) => purge_scope(connection, scope, *through).await?,
         _ => {}
     }
     for user in &changes.unnamed {
@@ -111,6 +117,42 @@ async fn purge(connection: &Connection, session: &Node) -> Result<()> {
     }
     let sql = format!("DELETE FROM tombstone WHERE {OF_NODE}");
     Columns::new(sql).node(session).all(connection).await.map(drop)
+}
+
+/// Removes the rows of sessions that are gone and have few, and their tombstones: the first of them that are a piece together. A session
+/// with more rows waits for its own.
+async fn purge_short(connection: &Connection, sessions: &[Node]) -> Result<()> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
+    let of_k = "app_name = k_app AND user_id = k_user AND incarnation = k_incarnation";
+    let rows = |(table, ..): &Rows| {
+        format!(
+            "(SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {of_k} LIMIT {SHORT_ROWS} + 1) t)"
+        )
+    };
+    let rows = OF_SESSION.iter().map(rows).collect::<Vec<_>>().join(" + ");
+    let sql = format!(
+        "WITH k AS MATERIALIZED (
+             SELECT k_at, {rows} AS rows, (
+                 SELECT coalesce(sum({EVENT_BYTES}), 0) FROM (
+                     SELECT body, set_json FROM event WHERE {of_k} LIMIT {SHORT_ROWS}) t) AS bytes
+             FROM unnest($1, $2, $3) WITH ORDINALITY AS k (k_app, k_user, k_incarnation, k_at))
+         SELECT k_at FROM (
+             SELECT k_at, sum(rows) OVER (ORDER BY k_at) AS rows,
+                 sum(bytes) OVER (ORDER BY k_at) AS bytes
+             FROM k WHERE rows <= {SHORT_ROWS}) t
+         WHERE rows <= {PURGED_ROWS} AND bytes <= {PURGED_BYTES}"
+    );
+    let short = Columns::new(sql).nodes(sessions.iter()).all(connection).await?;
+    let short = short.iter().map(|row| Ok(&sessions[asked(row, sessions.len())?]));
+    let short = short.collect::<Result<Vec<&Node>>>()?;
+    let tables = OF_SESSION.iter().map(|(table, ..)| *table).chain(["tombstone"]);
+    for table in tables {
+        let delete = Columns::delete(table, "app_name, user_id, incarnation");
+        delete.nodes(short.iter().copied()).all(connection).await?;
+    }
+    Ok(())
 }
 
 /// Removes some rows of an application or a user that was removed at a version, and then what names it here.

@@ -17,7 +17,7 @@ use sessiond_core::{
     commit::{Address, Emptied, PastState, ReadSet, SWEPT_SESSIONS, SessionState, WorkingSet},
     read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past, until_missing},
 };
-use sessiond_store::group::Failure;
+use sessiond_store::group::{Failure, GROUP_BYTES};
 
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
@@ -100,15 +100,19 @@ async fn read_markers(
     Ok(fill::markers(&markers, loaded)?)
 }
 
-/// Markers, own states of the past, pieces of forks, and leases.
+/// Markers, own states of the past, pieces of forks, and leases, of the first requests that fit into a group. Returns their number.
 pub(super) async fn read(
     connection: &Connection,
     needs: &[ReadSet<'_>],
     loaded: &mut WorkingSet,
     stored: &mut Stored,
-) -> Result<(), Failure> {
+) -> Result<usize, Failure> {
     read_markers(connection, needs, loaded).await?;
-    for needs in needs {
+    let mut past_bytes = 0;
+    for (at, needs) in needs.iter().enumerate() {
+        if past_bytes > GROUP_BYTES {
+            return Ok(at);
+        }
         let Some(Address::Session(key)) = needs.address else { continue };
         let Some(session) = loaded.addresses.get(key).copied().flatten() else { continue };
         let last_sequence = loaded.sessions.get(&session).map_or(0, |it| it.info.last_sequence);
@@ -117,6 +121,7 @@ pub(super) async fn read(
             let reader = Reader::at(connection, loaded.now);
             let past = read_past(&reader, &node, at).await;
             let (past, removed) = past.map_err(|error| connection.failure(error))?;
+            past_bytes += past.bytes();
             loaded.past.insert((session, at), past);
             stored.removed.insert((key.clone(), at), removed);
         }
@@ -139,7 +144,7 @@ pub(super) async fn read(
             }
         }
     }
-    Ok(())
+    Ok(needs.len())
 }
 
 /// A session's own state as of an event, and the keys that were removed by then.
@@ -161,7 +166,7 @@ async fn read_past(
     Ok((own, removed))
 }
 
-/// What was looked up and is locked by now: the sessions that have expired, and whether the others are empty. Besides, a tombstone that
+/// What was looked up and is locked by now: the sessions that have expired, and whether the others are empty. Besides, tombstones that
 /// no other replica is working on.
 pub(super) async fn read_swept(
     connection: &Connection,
@@ -178,19 +183,19 @@ pub(super) async fn read_swept(
         loaded.emptied.push(Emptied { key, is_used, is_named });
     }
     let sql = "SELECT app_name, user_id, incarnation FROM tombstone WHERE lease_secs <= $1
-        ORDER BY lease_secs LIMIT 1 FOR UPDATE SKIP LOCKED";
-    let gone = Columns::new(sql).value(Type::INT8, loaded.now.secs()).all(connection).await?;
-    if let Some(row) = gone.first() {
-        let gone = node(row)?;
-        loaded.tombstone = Some(gone.incarnation);
-        stored.tombstone = Some(gone);
+        ORDER BY lease_secs LIMIT $2 FOR UPDATE SKIP LOCKED";
+    let gone = Columns::new(sql).value(Type::INT8, loaded.now.secs()).number(SWEPT_SESSIONS as u64);
+    let gone = gone.all(connection).await?;
+    stored.tombstones = gone.iter().map(node).collect::<Result<_>>()?;
+    loaded.tombstones = stored.tombstones.iter().map(|gone| gone.incarnation).collect();
+    if !gone.is_empty() {
         return Ok(());
     }
     let sql = "SELECT app_name, user_id, 0::bigint, through FROM ended_scope
         LIMIT 1 FOR UPDATE SKIP LOCKED";
     if let Some(row) = connection.one(sql).await? {
         stored.ended = Some((node(&row)?, number(&row, 3)?));
-        loaded.tombstone = Some(SHARED);
+        loaded.tombstones = vec![SHARED];
     }
     Ok(())
 }

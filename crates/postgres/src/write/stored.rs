@@ -19,8 +19,8 @@ pub(super) struct Stored {
     pub(super) scopes: HashMap<ScopeKey, Snapshots>,
     /// Keys that sources of forks had removed as of an event, with the version that removed each.
     pub(super) removed: HashMap<(SessionKey, Sequence), Removed>,
-    /// The tombstone of the piece that a sweep removes.
-    pub(super) tombstone: Option<Node>,
+    /// The tombstones of the piece that a sweep removes.
+    pub(super) tombstones: Vec<Node>,
     /// Instead of one, a removed application or user whose rows up to a version follow.
     pub(super) ended: Option<(Node, Version)>,
 }

@@ -139,7 +139,7 @@ impl Writer {
     }
 
     /// Begins a transaction and loads.
-    async fn try_load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
+    async fn try_load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, Failure> {
         let (next_id, about) = (self.loaded.next_id, self.shared.clock.now());
         self.loaded = WorkingSet::new(about, next_id);
         self.stored = Stored::default();
@@ -160,8 +160,9 @@ impl Writer {
             .value(Type::INT8, self.transaction)
             .value(Type::INT8, about.secs());
         let clock = &self.shared.clock;
-        self.stored = load(connection, needs, record, clock, &mut self.loaded).await?;
-        Ok(())
+        let (stored, count) = load(connection, needs, record, clock, &mut self.loaded).await?;
+        self.stored = stored;
+        Ok(count)
     }
 
     /// Writes the rows and commits. The inner error is that of the statements that were sent together with the commit.
@@ -244,7 +245,7 @@ impl Backend for Writer {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, Failure> {
         if let Err(cause) = self.connect().await {
             return Err(match instant() < self.gives_up {
                 true => Failure::Again(cause),

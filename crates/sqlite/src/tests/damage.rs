@@ -164,7 +164,7 @@ impl group::Backend for PanickingWriter<'_> {
         self.writer.loaded()
     }
 
-    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), group::Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, group::Failure> {
         self.writer.load(needs).await
     }
 
@@ -205,7 +205,7 @@ impl group::Backend for FailingWriter<'_> {
         self.writer.loaded()
     }
 
-    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), group::Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, group::Failure> {
         self.writer.load(needs).await
     }
 

@@ -1,5 +1,14 @@
 //! Several requests in one transaction: each sees what those before it did.
 
+use sessiond_core::{
+    commit::{REPLAY_BYTES, read_set},
+    domain::delta::Operation,
+};
+use sessiond_store::{
+    CallerId,
+    group::{Backend as _, GROUP_BYTES, put_back},
+};
+
 use super::*;
 
 fn direct() -> (TempDir, DirectWriter) {
@@ -93,4 +102,112 @@ fn an_address_is_free_within_the_group_that_deletes_its_session() {
     let count = "SELECT count(*) FROM session";
     let sessions: i64 = direct.connection.query_row(count, (), |row| row.get(0)).unwrap();
     assert_eq!(sessions, 1);
+}
+
+/// A list of 240 KB, and batches that append to it.
+fn long_list(writer: &mut Writer) {
+    execute_one(writer, Request::Create(creation("u", "s"))).unwrap();
+    let list = format!("[\"{}\"]", "x".repeat(240_000));
+    execute_one(writer, Request::Append(one("s", "0", &[("l", &list)]))).unwrap();
+}
+
+fn to_long_list(id: usize) -> Request {
+    let append = Operation::ListAppend { values: json("[1]"), max_length: 0 };
+    let delta = || Delta { operations: vec![(key("l"), append.clone())], ..Delta::default() };
+    Request::Append(batch("s", (0..12).map(|event| event_of(&format!("{id}-{event}"), delta()))))
+}
+
+#[test]
+fn a_group_ends_when_its_requests_have_worked_enough() {
+    let (_folder, direct) = direct();
+    let mut writer = direct.writer();
+    long_list(&mut writer);
+    let (answers, groups) = execute(&mut writer, (0..9).map(to_long_list).collect());
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    // Each reads and writes 2.9 MB.
+    assert_eq!(groups, 3);
+}
+
+/// Sessions of 0.9 MB of state each.
+fn large_sessions(direct: &DirectWriter, count: usize) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|at| format!("s{at}")).collect();
+    let text = format!("\"{}\"", "x".repeat(225_000));
+    let keys: Vec<(&str, &str)> = ["a", "b", "c", "d"].map(|name| (name, text.as_str())).into();
+    for name in &names {
+        let mut writer = direct.writer();
+        execute_one(&mut writer, Request::Create(creation("u", name))).unwrap();
+        execute_one(&mut writer, Request::Append(one(name, "1", &keys))).unwrap();
+    }
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_loads_as_much_as_it_may_whatever_is_sent() {
+    let (_folder, direct) = direct();
+    let names = large_sessions(&direct, 12);
+    let rewinds: Vec<Request> = names.iter().map(|name| Request::Rewind(rewind(name, 1))).collect();
+    let needs: Vec<_> = rewinds.iter().map(read_set).collect();
+    let mut writer = direct.writer();
+    // Each loads its state as it is and as it was.
+    assert_eq!(writer.load(&needs).await.unwrap(), 5);
+    assert!(writer.grown + writer.passing < GROUP_BYTES + (2 << 20));
+    writer.roll_back(true).await;
+    assert_eq!(writer.load(&needs[..1]).await.unwrap(), 1);
+}
+
+#[test]
+fn events_of_other_content_are_not_loaded() {
+    let (_folder, direct) = direct();
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    let ids: Vec<String> = (0..20).map(|id| id.to_string()).collect();
+    let body = json(&format!("{{\"text\":\"{}\"}}", "x".repeat(1_000_000)));
+    for id in &ids {
+        let event = NewEvent { body: Some(body.clone()), ..event(id, &[]) };
+        execute_one(&mut writer, Request::Append(batch("s", [event]))).unwrap();
+    }
+    let mut replay = |ids: &[String], fingerprint| {
+        let before = writer.passing;
+        let events = ids.iter().map(|id| NewEvent { fingerprint, ..event(id, &[]) });
+        let answer = execute_one(&mut writer, Request::Append(batch("s", events)));
+        (answer.map(drop), writer.passing - before)
+    };
+    let (other, same) = (Fingerprint(2), Fingerprint(1));
+    let reused = Error::EventIdReused(EventId::new("0").unwrap());
+    assert_eq!(replay(&ids, other), (Err(reused), 0));
+    let (answer, bytes) = replay(&ids[..3], same);
+    assert_eq!((answer, bytes / 1_000_000), (Ok(()), 3));
+    let (answer, bytes) = replay(&ids, same);
+    assert!(matches!(answer, Err(Error::Invalid(_))), "{answer:?}");
+    assert!(bytes < REPLAY_BYTES + 1_000_000, "{bytes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_group_leaves_waits_behind_the_turns_of_others() {
+    let (_folder, direct) = direct();
+    let mut writer = direct.writer();
+    long_list(&mut writer);
+    execute_one(&mut writer, Request::Create(creation("u", "t"))).unwrap();
+    let queue = direct.queue();
+    let mut requests: Vec<Request> = (0..5).map(to_long_list).collect();
+    requests.push(Request::Append(one("t", "1", &[])));
+    let (submissions, mut answers) = submissions(requests);
+    let [heavy, light] = [1, 2].map(|connection| CallerId::new(&call().principal, connection));
+    for (at, mut submission) in submissions.into_iter().enumerate() {
+        submission.context.caller = if at < 5 { heavy } else { light };
+        queue.push(submission.context.caller, submission, 1).unwrap();
+    }
+    let mut groups = Vec::new();
+    while queue.waiting().0 > 0 {
+        let mut group = Vec::new();
+        queue.take(&mut group, 10, GROUP_BYTES, false);
+        execute_group(&mut writer, &mut group).unwrap();
+        put_back(&queue, &mut group);
+        let answered = answers.iter_mut().map(|answer| answer.try_recv().is_ok());
+        groups.push(answered.map(u8::from).collect::<Vec<_>>());
+    }
+    assert_eq!(groups[0][5], 1, "{groups:?}");
+    let order: Vec<usize> =
+        groups.iter().flat_map(|group| (0..5).filter(|at| group[*at] == 1)).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4]);
 }

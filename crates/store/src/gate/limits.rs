@@ -94,6 +94,12 @@ impl Limits {
         self.application_appends.as_ref().map_or(Ok(()), |it| it.take(application.as_str(), events))
     }
 
+    /// Counts further events of a write that has passed. What follows waits longer.
+    pub(super) fn charge(&self, principal: &Principal, application: &AppName, events: usize) {
+        self.principal_appends.iter().for_each(|it| it.charge(principal.name(), events));
+        self.application_appends.iter().for_each(|it| it.charge(application.as_str(), events));
+    }
+
     /// Counts an open watch. Errors: [`Error::RateLimited`].
     pub(super) fn watch(
         &self,

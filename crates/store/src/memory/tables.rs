@@ -126,8 +126,8 @@ impl Tables {
             let now = loaded.now;
             let expired = self.sessions.values().filter(|info| info.expired(now));
             loaded.expired = expired.take(SWEPT_SESSIONS).cloned().collect();
-            let mut abandoned = self.forks.iter().filter(|(_, lease_end)| **lease_end <= now);
-            loaded.tombstone = abandoned.next().map(|(fork, _)| *fork);
+            let abandoned = self.forks.iter().filter(|(_, lease_end)| **lease_end <= now);
+            loaded.tombstones = abandoned.map(|(fork, _)| *fork).take(SWEPT_SESSIONS).collect();
             for key in self.emptied.iter().take(SWEPT_SESSIONS) {
                 self.load_emptied(key, loaded);
             }
@@ -173,8 +173,9 @@ impl Tables {
         self.load_scopes(&Scope::Session(key.clone()), incarnation, needs, loaded);
         let Some(SessionInfo { incarnation, last_sequence, .. }) = session else { return };
         let log = self.log(*incarnation);
-        for &id in &needs.event_ids {
-            loaded.events.insert((*incarnation, id.clone()), log.stored(id).cloned());
+        for &(id, _) in &needs.events {
+            let stored = log.stored(id).cloned().map(Into::into);
+            loaded.events.insert((*incarnation, id.clone()), stored);
         }
         if let Some(at) = needs.past.filter(|at| at <= last_sequence) {
             let own = self.scopes.get(&ScopeKey::Session(*incarnation));
@@ -239,12 +240,12 @@ impl Backend for Tables {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<(), Failure> {
+    async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, Failure> {
         let mut loaded = WorkingSet::new(self.now, self.loaded.next_id.max(1));
         loaded.version_floor = self.version_floor;
         needs.iter().for_each(|needs| self.load_request(needs, &mut loaded));
         self.loaded = loaded;
-        Ok(())
+        Ok(needs.len())
     }
 
     async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<Instant>, Failure> {
@@ -285,9 +286,9 @@ impl Backend for Tables {
             let scope = self.scopes.entry(row.scope.clone()).or_default();
             scope.requests.insert(row.id.clone(), row.fingerprint);
         }
-        if let Some(fork) = changes.purged {
-            self.forks.remove(&fork);
-            self.remove_log(fork);
+        for fork in &changes.purged {
+            self.forks.remove(fork);
+            self.remove_log(*fork);
         }
         let ended = changes.ended.iter().map(|(key, _)| key);
         for key in changes.looked_at.iter().chain(ended.clone()) {

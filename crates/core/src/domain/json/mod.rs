@@ -12,6 +12,6 @@ mod tests;
 
 pub use super::limits::MAX_NESTING;
 pub use equal::{fingerprint, minified, same_tokens, same_value};
-pub use operate::{Amount, increment, list_append, merge_patch};
+pub use operate::{Amount, increment, is_empty_list, list_append, merge_patch};
 pub use read::{Head, RawString, Reader};
 pub use value::{Json, JsonType, object_text, push_string, text_bytes};

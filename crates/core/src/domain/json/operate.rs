@@ -49,6 +49,10 @@ pub fn list_append(current: Option<&Json>, values: &Json, max_length: usize) -> 
     Json::of_items(&parts)
 }
 
+pub fn is_empty_list(list: &Json) -> bool {
+    content(list).is_empty()
+}
+
 fn content(list: &Json) -> &str {
     let inner = list.as_str().strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
     inner.unwrap_or_default().trim_matches(WHITE_SPACE)

@@ -3,6 +3,7 @@
 use std::{
     borrow::{Borrow, Cow},
     fmt,
+    sync::Arc,
 };
 
 use hashbrown::DefaultHashBuilder;
@@ -37,9 +38,10 @@ const DAMAGED: &str = "\u{1}";
 /// * Its strings have no lone surrogates.
 /// * Its numbers are finite as doubles.
 ///
-/// `==` compares bytes; [`same_value`](super::same_value) compares values.
+/// `==` compares bytes; [`same_value`](super::same_value) compares values. Clones share the text: a value is in the state, in an event's
+/// changes, in the change set and in answers at the same time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Json(String);
+pub struct Json(Arc<str>);
 
 impl Json {
     /// An error is a predicate of at most about 200 bytes that follows the name of the field: "is empty", "is not valid JSON: …".
@@ -51,7 +53,7 @@ impl Json {
         let _: IgnoredAny =
             serde_json::from_str(&text).map_err(|error| format!("is not valid JSON: {error}"))?;
         check(&text)?;
-        Ok(Json(if trimmed.len() == text.len() { text } else { trimmed.to_owned() }))
+        Ok(Json(trimmed.into()))
     }
 
     pub fn object(text: String) -> Result<Json, String> {
@@ -72,7 +74,7 @@ impl Json {
 
     /// Text that was a `Json` before it was stored, if it still is one.
     pub fn stored(text: &str) -> Option<Json> {
-        is_stored(text).then(|| Json(text.to_owned()))
+        is_stored(text).then(|| Json(text.into()))
     }
 
     pub fn stored_object(text: &str) -> Option<Json> {
@@ -82,7 +84,7 @@ impl Json {
     /// Likewise, of a value that a state can lack: damaged text becomes a placeholder of the same length without its content. See
     /// [`Json::is_damaged`].
     pub fn stored_or_damaged(text: &str) -> Json {
-        Self::stored(text).unwrap_or_else(|| Json(DAMAGED.repeat(text.len())))
+        Self::stored(text).unwrap_or_else(|| Json(DAMAGED.repeat(text.len()).into()))
     }
 
     /// Whether this is what was left of a value that is damaged in its store: no answer may hold it, and no decision may depend on it.
@@ -94,21 +96,21 @@ impl Json {
     ///
     /// On any other text the functions of [this module](super) return nonsense, but they neither panic nor loop.
     pub fn from_stored(text: String) -> Json {
-        Json(text)
+        Json(text.into())
     }
 
     pub fn null() -> Json {
-        Json("null".to_owned())
+        Json("null".into())
     }
 
     pub fn string(value: &str) -> Json {
         let mut text = String::with_capacity(value.len() + 2);
         push_string(&mut text, value);
-        Json(text)
+        Json(text.into())
     }
 
     pub fn integer(value: i64) -> Json {
-        Json(value.to_string())
+        Json(value.to_string().into())
     }
 
     pub fn as_str(&self) -> &str {
@@ -116,7 +118,7 @@ impl Json {
     }
 
     pub fn into_string(self) -> String {
-        self.0
+        self.as_str().to_owned()
     }
 
     #[expect(
@@ -156,7 +158,7 @@ impl Json {
                 members.insert(key.decode(), reader.skip_value());
             }
         }
-        let owned = |(key, value): (Cow<'_, str>, &str)| (key.into_owned(), Json(value.to_owned()));
+        let owned = |(key, value): (Cow<'_, str>, &str)| (key.into_owned(), Json(value.into()));
         members.into_iter().map(owned).collect()
     }
 
@@ -166,7 +168,7 @@ impl Json {
 
     /// An array's items, byte for byte. Empty for any other value.
     pub fn items(&self) -> Vec<Json> {
-        self.item_texts().into_iter().map(|item| Json(item.to_owned())).collect()
+        self.item_texts().into_iter().map(|item| Json(item.into())).collect()
     }
 
     pub(super) fn item_texts(&self) -> Vec<&str> {
@@ -181,7 +183,7 @@ impl Json {
     }
 
     pub fn of_items(items: &[impl Borrow<str>]) -> Json {
-        Json(format!("[{}]", items.join(",")))
+        Json(format!("[{}]", items.join(",")).into())
     }
 }
 
@@ -248,5 +250,5 @@ pub fn object_text<'a>(
         text.push_str(value);
     }
     text.push('}');
-    Json(text)
+    Json(text.into())
 }

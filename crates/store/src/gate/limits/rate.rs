@@ -43,6 +43,12 @@ pub(super) struct Used {
     is_flooding: bool,
 }
 
+impl Used {
+    fn until(until: Instant, now: Instant) -> Self {
+        Self { until, let_through: now, refusals: 0, is_flooding: false }
+    }
+}
+
 impl Appends {
     pub(super) fn new(what: Limited, limit: NonZeroU32) -> Self {
         let events = limit.get().min(BURST.max(limit.get() / 10));
@@ -52,14 +58,10 @@ impl Appends {
     /// A batch of more events than a burst passes if the limit of a second allows it. One of more than a second's passes when nothing counts
     /// against its caller. Both count in full: what follows waits longer.
     pub(super) fn take(&self, key: &str, events: usize) -> Result<(), Error> {
-        let now = instant();
-        let events = u32::try_from(events).unwrap_or(u32::MAX);
-        let cost = SECOND * events / self.limit.get();
+        let (now, cost) = (instant(), self.cost(events));
         let mut all = lock(&self.used);
         let Some(used) = all.get_mut(key) else {
-            let used =
-                Used { until: now + cost, let_through: now, refusals: 0, is_flooding: false };
-            all.insert(key.to_owned(), used);
+            all.insert(key.to_owned(), Used::until(now + cost, now));
             return Ok(());
         };
         if let Some(refusal) = self.refusal(used.until, cost, now) {
@@ -72,6 +74,19 @@ impl Appends {
         used.refusals = used.refusals.saturating_sub(1);
         used.is_flooding &= used.refusals > 0;
         Ok(())
+    }
+
+    /// The time of some events at the limit's rate.
+    fn cost(&self, events: usize) -> Duration {
+        SECOND * u32::try_from(events).unwrap_or(u32::MAX) / self.limit.get()
+    }
+
+    /// Counts events of a write that has passed already.
+    pub(super) fn charge(&self, key: &str, events: usize) {
+        let (now, cost) = (instant(), self.cost(events));
+        let mut all = lock(&self.used);
+        let used = all.entry(key.to_owned()).or_insert_with(|| Used::until(now, now));
+        used.until = used.until.max(now) + cost;
     }
 
     /// The refusal of what costs this, behind what takes until then; `None`: it is within the limit.

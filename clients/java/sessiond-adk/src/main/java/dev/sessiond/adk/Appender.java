@@ -7,7 +7,6 @@ import dev.sessiond.v1.AppendEventResponse;
 import dev.sessiond.v1.EventSelection;
 import dev.sessiond.v1.EventServiceGrpc;
 import dev.sessiond.v1.GetSessionRequest;
-import dev.sessiond.v1.GetSessionResponse;
 import dev.sessiond.v1.JsonForm;
 import dev.sessiond.v1.KeyCheck;
 import dev.sessiond.v1.ListEventsRequest;
@@ -215,13 +214,18 @@ final class Appender {
             .build();
     return calls
         .call(SessionServiceGrpc.getGetSessionMethod(), request)
-        .map(
-            response -> new ReadAt(response.getSession().getUid(), sequenceRead(response, update)));
+        .flatMap(
+            answer ->
+                reader
+                    .events(request, answer)
+                    .toList()
+                    .map(newest -> sequenceRead(answer.getSession(), newest, update))
+                    .map(sequence -> new ReadAt(answer.getSession().getUid(), sequence)));
   }
 
-  private static long sequenceRead(GetSessionResponse response, CallerUpdate update) {
-    long last = response.getSession().getLastSequence();
-    List<dev.sessiond.v1.Event> stored = response.getEventsList();
+  private static long sequenceRead(
+      dev.sessiond.v1.Session session, List<dev.sessiond.v1.Event> stored, CallerUpdate update) {
+    long last = session.getLastSequence();
     String here = update.newestEventId();
     String newest = idFromEnd(stored, 0);
     if (newest.equals(here)) {

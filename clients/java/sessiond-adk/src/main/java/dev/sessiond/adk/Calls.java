@@ -112,7 +112,7 @@ final class Calls {
         || delay.toNanos() >= left(end)) {
       return Single.error(Errors.of(failed, failure));
     }
-    return waitUnlessClosed(delay).doOnSuccess(waited -> connection.reconnectNow());
+    return waitUnlessClosed(delay).doOnSuccess(waited -> connection.first().reconnectNow());
   }
 
   /** Whether closing the service explains the failure. */
@@ -132,7 +132,8 @@ final class Calls {
       MethodDescriptor<Q, R> method, Q request, Context context, long nanos) {
     return Single.create(
         emitter -> {
-          ClientCall<Q, R> call = connection.newCall(method, context, Duration.ofNanos(nanos));
+          ClientCall<Q, R> call =
+              connection.first().newCall(method, context, Duration.ofNanos(nanos));
           emitter.setCancellable(() -> call.cancel("The subscriber has disposed the call.", null));
           ClientCalls.asyncUnaryCall(call, request, new Observer<>(emitter, () -> answered = true));
         });

@@ -12,12 +12,23 @@ import io.grpc.MethodDescriptor;
 import io.reactivex.rxjava3.core.Completable;
 import io.reactivex.rxjava3.subjects.CompletableSubject;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
-/** The channel of a service. It connects at the first call, and ends with {@link #close}. */
+/**
+ * The channels of a service. The first one has all calls and the first watches, each further one
+ * has watches only and ends with its last. They connect at their first call.
+ */
 final class Connection {
+
+  /**
+   * A server allows 256 streams on a connection, and whatever is begun beyond them waits in silence
+   * until one ends. The rest is for calls.
+   */
+  private static final int WATCHES_PER_CHANNEL = 200;
 
   /**
    * A connection with calls in flight is pinged after this long without data, and closed if it
@@ -25,8 +36,13 @@ final class Connection {
    */
   private static final Duration KEEP_ALIVE = Duration.ofSeconds(20);
 
-  private final ManagedChannel channel;
+  private final ManagedChannelBuilder<?> builder;
   private final CallOptions options;
+  private final Shared first;
+
+  /** The first one and those that have watches; belongs to the monitor. */
+  private final List<Shared> open = new ArrayList<>();
+
   private final CompletableSubject closed = CompletableSubject.create();
 
   Connection(
@@ -34,7 +50,7 @@ final class Connection {
       ChannelCredentials credentials,
       @Nullable CallCredentials callCredentials,
       Consumer<ManagedChannelBuilder<?>> configure) {
-    ManagedChannelBuilder<?> builder =
+    this.builder =
         Grpc.newChannelBuilder(address.target(), credentials)
             // Runs after interceptors that are added later, and keeps what they have set.
             .intercept(new TraceContext())
@@ -50,33 +66,31 @@ final class Connection {
       builder.overrideAuthority(address.authority());
     }
     configure.accept(builder);
-    this.channel = builder.build();
     this.options = CallOptions.DEFAULT.withCallCredentials(callCredentials);
+    this.first = new Shared();
+    open.add(first);
   }
 
-  /**
-   * Begins a call with a deadline of its own: a call of the server around us must not end ours by
-   * its deadline or its cancellation, but its tracing keys stay.
-   */
-  <Q, R> ClientCall<Q, R> newCall(
-      MethodDescriptor<Q, R> method, Context context, @Nullable Duration timeout) {
-    Context previous = context.attach();
-    try {
-      return channel.newCall(
-          method,
-          timeout == null
-              ? options
-              : options.withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS));
-    } finally {
-      context.detach(previous);
+  /** The channel of all calls. */
+  Shared first() {
+    return first;
+  }
+
+  /** A channel for one more watch, which ends with {@link Shared#endWatch}. */
+  synchronized Shared forWatch() {
+    Shared free =
+        open.stream().filter(one -> one.watches < WATCHES_PER_CHANNEL).findFirst().orElse(null);
+    if (free == null) {
+      free = new Shared();
+      open.add(free);
     }
+    free.watches++;
+    return free;
   }
 
-  /**
-   * gRPC's own backoff of 1 s to 2 minutes would keep the channel down after the server is back.
-   */
-  void reconnectNow() {
-    channel.resetConnectBackoff();
+  private synchronized boolean hasEnded(Shared channel) {
+    channel.watches--;
+    return channel.watches == 0 && channel != first && open.remove(channel);
   }
 
   boolean isClosed() {
@@ -91,14 +105,52 @@ final class Connection {
   /** Waits up to {@code grace} for in-flight calls, and cancels the others. Idempotent. */
   void close(Duration grace) {
     closed.onComplete();
-    channel.shutdown();
+    // The watches have ended, and their channels with them.
+    first.channel.shutdown();
     try {
-      if (!channel.awaitTermination(grace.toNanos(), TimeUnit.NANOSECONDS)) {
-        channel.shutdownNow();
+      if (!first.channel.awaitTermination(grace.toNanos(), TimeUnit.NANOSECONDS)) {
+        first.channel.shutdownNow();
       }
     } catch (InterruptedException e) {
-      channel.shutdownNow();
+      first.channel.shutdownNow();
       Thread.currentThread().interrupt();
+    }
+  }
+
+  /** A channel with a connection of its own, and the number of its watches. */
+  final class Shared {
+    private final ManagedChannel channel = builder.build();
+    private int watches;
+
+    /**
+     * Begins a call with a deadline of its own: a call of the server around us must not end ours by
+     * its deadline or its cancellation, but its tracing keys stay.
+     */
+    <Q, R> ClientCall<Q, R> newCall(
+        MethodDescriptor<Q, R> method, Context context, @Nullable Duration timeout) {
+      Context previous = context.attach();
+      try {
+        return channel.newCall(
+            method,
+            timeout == null
+                ? options
+                : options.withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS));
+      } finally {
+        context.detach(previous);
+      }
+    }
+
+    /**
+     * gRPC's own backoff of 1 s to 2 minutes would keep the channel down after the server is back.
+     */
+    void reconnectNow() {
+      channel.resetConnectBackoff();
+    }
+
+    void endWatch() {
+      if (hasEnded(this)) {
+        channel.shutdown();
+      }
     }
   }
 }

@@ -65,9 +65,13 @@ final class Reader {
     if (selection != null) {
       request.setEvents(selection);
     }
+    GetSessionRequest asked = request.build();
     return calls
-        .call(SessionServiceGrpc.getGetSessionMethod(), request.build())
-        .flatMap(page -> snapshot(key, selection, page, asOfSequence))
+        .call(SessionServiceGrpc.getGetSessionMethod(), asked)
+        .flatMap(
+            answer ->
+                complete(answer.getSession(), asOfSequence)
+                    .zipWith(events(asked, answer).map(events::decode).toList(), Snapshot::new))
         .retry(MAX_READS - 1, Reader::isOfEarlierLife)
         .toMaybe()
         // Also if it was deleted between two pages.
@@ -95,23 +99,19 @@ final class Reader {
     return request;
   }
 
-  private Single<Snapshot> snapshot(
-      SessionKey key,
-      @Nullable EventSelection selection,
-      GetSessionResponse first,
-      @Nullable Long asOfSequence) {
-    Flowable<dev.sessiond.v1.Event> stored = Flowable.fromIterable(first.getEventsList());
-    if (!first.getNextPageToken().isEmpty()) {
-      ListEventsRequest rest =
-          ListEventsRequest.newBuilder()
-              .setKey(key)
-              .setSelection(selection == null ? EventSelection.getDefaultInstance() : selection)
-              .setPageToken(first.getNextPageToken())
-              .build();
-      stored = stored.concatWith(events(rest));
+  /** The events that a read of a session selects: of its answer, and of the pages behind it. */
+  Flowable<dev.sessiond.v1.Event> events(GetSessionRequest asked, GetSessionResponse answer) {
+    Flowable<dev.sessiond.v1.Event> first = Flowable.fromIterable(answer.getEventsList());
+    if (answer.getNextPageToken().isEmpty()) {
+      return first;
     }
-    return complete(first.getSession(), asOfSequence)
-        .zipWith(stored.map(events::decode).toList(), Snapshot::new);
+    ListEventsRequest rest =
+        ListEventsRequest.newBuilder()
+            .setKey(asked.getKey())
+            .setSelection(asked.getEvents())
+            .setPageToken(answer.getNextPageToken())
+            .build();
+    return first.concatWith(events(rest));
   }
 
   /** The session of a response with its state, even if that did not fit into the response. */

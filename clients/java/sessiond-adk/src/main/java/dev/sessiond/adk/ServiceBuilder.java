@@ -149,7 +149,10 @@ public final class ServiceBuilder {
     return this;
   }
 
-  /** Any other option of the channel: interceptors, keepalive, limits, an authority. */
+  /**
+   * Any other option of the channels: interceptors, keepalive, limits, an authority. A service
+   * makes its further channels, for many watches, with the same options.
+   */
   @CanIgnoreReturnValue
   public ServiceBuilder configureChannel(Consumer<ManagedChannelBuilder<?>> value) {
     this.configure = Objects.requireNonNull(value, "configure");

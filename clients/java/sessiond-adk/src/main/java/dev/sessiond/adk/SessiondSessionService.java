@@ -34,11 +34,11 @@ import org.jspecify.annotations.Nullable;
 /**
  * Stores ADK sessions in sessiond: {@code new SessiondSessionService("127.0.0.1:50051")}.
  *
- * <p>A service has one channel and can be shared by runners and threads. Everything it returns is
- * lazy: a call is sent when it is subscribed to, and blocks no thread. A failed call emits an
- * exception with the server's reason ({@link SessiondFailure}). A write that fails because the
- * server is unreachable or slow may have been applied; only an append of the same event can always
- * be repeated.
+ * <p>A service has one channel, and a further one for each 200 watches. It can be shared by runners
+ * and threads. Everything it returns is lazy: a call is sent when it is subscribed to, and blocks
+ * no thread. A failed call emits an exception with the server's reason ({@link SessiondFailure}). A
+ * write that fails because the server is unreachable or slow may have been applied; only an append
+ * of the same event can always be repeated.
  */
 public final class SessiondSessionService extends Extensions
     implements BaseSessionService, AutoCloseable {
@@ -262,8 +262,8 @@ public final class SessiondSessionService extends Extensions
   }
 
   /**
-   * Ends watches, waits for in-flight calls up to {@code closeGrace}, and closes the channel. Later
-   * calls fail with {@link SessiondClosedException}.
+   * Ends watches, waits for in-flight calls up to {@code closeGrace}, and closes all channels.
+   * Later calls fail with {@link SessiondClosedException}.
    */
   @Override
   public void close() {

@@ -60,6 +60,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
   private final class Following implements Subscription {
     private final Subscriber<? super WatchItem> subscriber;
     private final Context context;
+    private final Connection.Shared channel = calls.connection().forWatch();
     private final SerialDisposable timer = new SerialDisposable();
     private final SerialDisposable closing = new SerialDisposable();
     private final SerialDisposable reading = new SerialDisposable();
@@ -134,6 +135,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
       if (open != null) {
         open.cancel("The watch has ended.", null);
       }
+      channel.endWatch();
       return true;
     }
 
@@ -161,7 +163,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
               .setJsonForm(JsonForm.JSON_FORM_TEXT)
               .build();
       ClientCall<WatchRequest, WatchResponse> opened =
-          calls.connection().newCall(WatchServiceGrpc.getWatchMethod(), context, null);
+          channel.newCall(WatchServiceGrpc.getWatchMethod(), context, null);
       call = opened;
       received = false;
       snapshotRequested = false;
@@ -308,7 +310,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
             Schedulers.computation()
                 .scheduleDirect(
                     () -> {
-                      calls.connection().reconnectNow();
+                      channel.reconnectNow();
                       open();
                     },
                     delay.toNanos(),

@@ -8,6 +8,7 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
@@ -21,6 +22,9 @@ final class Proxy implements AutoCloseable {
   private final AtomicInteger losing = new AtomicInteger();
   final AtomicInteger lost = new AtomicInteger();
   final AtomicInteger connections = new AtomicInteger();
+
+  /** A permit for each connection that has ended. */
+  final Semaphore closed = new Semaphore(0);
 
   Proxy(String server) throws IOException {
     this.server = server;
@@ -105,6 +109,9 @@ final class Proxy implements AutoCloseable {
     } finally {
       sockets.remove(source);
       sockets.remove(sink);
+      if (!fromServer) {
+        closed.release();
+      }
     }
   }
 

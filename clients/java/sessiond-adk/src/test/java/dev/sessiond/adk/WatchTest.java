@@ -73,6 +73,70 @@ final class WatchTest extends ServerTest {
     assertThat(subscriber.values().get(4)).isInstanceOf(WatchItem.Deleted.class);
   }
 
+  private static boolean hasCaughtUp(TestSubscriber<WatchItem> watch) throws InterruptedException {
+    return await(watch, 1).get(0) instanceof WatchItem.CaughtUp;
+  }
+
+  /**
+   * Neither a watch nor a call waits for a stream, of which a server allows 256 on a connection.
+   */
+  @Test
+  void aThousandWatchesHaveFiveConnections() throws Exception {
+    Proxy proxy = closing(new Proxy(serve(MEMORY).address()));
+    SessiondSessionService service =
+        closing(
+            SessiondSessionService.builder(proxy.address())
+                .timeout(java.time.Duration.ofSeconds(120))
+                .build());
+    List<Session> sessions = new ArrayList<>();
+    for (int n = 0; n < 10; n++) {
+      sessions.add(create(service, Map.of()));
+    }
+    List<TestSubscriber<WatchItem>> ofSessions = new ArrayList<>();
+    List<TestSubscriber<WatchItem>> watches = new ArrayList<>();
+    for (int n = 0; n < 500; n++) {
+      Scope session = Scope.session(sessions.get(n % 10).sessionKey());
+      ofSessions.add(service.watch(session, Watch.fromNow()).test());
+      watches.add(service.watch(Scope.app(APP), Watch.fromNow()).test());
+    }
+    watches.addAll(ofSessions);
+    for (TestSubscriber<WatchItem> watch : watches) {
+      assertThat(hasCaughtUp(watch)).isTrue();
+    }
+    assertThat(proxy.connections.get()).isEqualTo(5);
+
+    for (Session session : sessions) {
+      service.appendEvent(session, message("told")).blockingGet();
+    }
+    for (TestSubscriber<WatchItem> watch : ofSessions) {
+      assertThat(appended(await(watch, 2))).containsExactly("told");
+    }
+    service.updateState(Scope.app(APP), Delta.of(Map.of("app:a", 1))).blockingGet();
+    for (TestSubscriber<WatchItem> watch : watches) {
+      int before = ofSessions.contains(watch) ? 2 : 1;
+      WatchItem.Changed changed = (WatchItem.Changed) await(watch, before + 1).get(before);
+      assertThat(changed.values()).containsExactly("app:a", 1);
+    }
+
+    watches.forEach(TestSubscriber::cancel);
+    assertThat(proxy.closed.tryAcquire(4, 60, TimeUnit.SECONDS)).isTrue();
+    assertThat(texts(get(service, sessions.get(0).id()))).containsExactly("told");
+    assertThat(hasCaughtUp(service.watch(Scope.app(APP), Watch.fromNow()).test())).isTrue();
+    assertThat(proxy.connections.get()).isEqualTo(5);
+  }
+
+  @Test
+  void closingEndsAllConnections() throws Exception {
+    Proxy proxy = closing(new Proxy(serve(MEMORY).address()));
+    SessiondSessionService service = SessiondSessionService.builder(proxy.address()).build();
+    for (int n = 0; n < 401; n++) {
+      assertThat(hasCaughtUp(service.watch(Scope.app(APP), Watch.fromNow()).test())).isTrue();
+    }
+    service.close();
+    assertThat(proxy.closed.tryAcquire(3, 60, TimeUnit.SECONDS)).isTrue();
+    assertThat(proxy.connections.get()).isEqualTo(3);
+  }
+
   @Test
   void aSubscriberGetsNoMoreThanItAskedFor() throws Exception {
     SessiondSessionService service = connect(MEMORY);

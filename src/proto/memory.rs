@@ -1,23 +1,17 @@
-//! The codec of every message: as tonic's, but a message that would take far more memory than its bytes is refused before it is decoded.
+//! What a message takes in memory once it is decoded, from its bytes.
 //!
 //! A message within another takes two bytes at least, and hundreds in memory. Millions of them fit into the largest request, and into a few
 //! KiB of a compressed one.
 
-use std::{any::type_name, collections::HashMap, fmt, marker::PhantomData, sync::LazyLock};
+use std::{collections::HashMap, sync::LazyLock};
 
 use prost::{
-    DecodeError, Message, Name,
-    bytes::Buf,
+    DecodeError,
     encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
 };
 use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
-use tonic::{
-    Status,
-    codec::{Codec, DecodeBuf, Decoder},
-};
-use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
-use super::{DESCRIPTOR_SET, v1::AppendEventRequest};
+use super::DESCRIPTOR_SET;
 
 /// Bytes of memory, about, that the messages of a request may take without their texts: sixteen times those of the largest request. Those of
 /// JSON as a Struct take eight times.
@@ -26,58 +20,23 @@ const MEMORY_BYTES: usize = 64 << 20;
 /// Levels of messages within messages, beyond which the decoder refuses them.
 const LEVELS: usize = 100;
 
-pub struct BoundedCodec<T, U>(PhantomData<(T, U)>);
+/// A type of messages of the contract.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageKind(usize);
 
-impl<T, U> Default for BoundedCodec<T, U> {
-    fn default() -> Self {
-        Self(PhantomData)
+impl MessageKind {
+    /// The type with a full name; `None`: it is not one of the contract.
+    pub fn named(full_name: &str) -> Option<Self> {
+        KINDS.by_name.get(full_name).copied().map(Self)
+    }
+
+    /// Bytes of memory, about, that a message takes beside its texts; `None`: more than one may.
+    pub fn memory(self, bytes: &[u8]) -> Option<usize> {
+        let mut left = MEMORY_BYTES;
+        let taken = KINDS.take(self.0, bytes, LEVELS, &mut left);
+        (!matches!(taken, Err(Stop::TooMuch))).then_some(MEMORY_BYTES - left)
     }
 }
-
-impl<T, U> Codec for BoundedCodec<T, U>
-where
-    T: Message + 'static,
-    U: Message + Name + Default + 'static,
-{
-    type Encode = T;
-    type Decode = U;
-    type Encoder = ProstEncoder<T>;
-    type Decoder = BoundedDecoder<U>;
-
-    fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<T, U>::default().encoder()
-    }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        BoundedDecoder(ProstCodec::<T, U>::default().decoder())
-    }
-}
-
-pub struct BoundedDecoder<U>(ProstDecoder<U>);
-
-impl<U> fmt::Debug for BoundedDecoder<U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(type_name::<U>())
-    }
-}
-
-impl<U: Message + Name + Default> Decoder for BoundedDecoder<U> {
-    type Item = U;
-    type Error = Status;
-
-    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        // All of it is in one piece.
-        if let Some(kind) = KINDS.by_name.get(U::NAME)
-            && !KINDS.fits(*kind, bytes.chunk())
-        {
-            return Err(Status::internal(format!("{UNDECODABLE}too many messages within it")));
-        }
-        self.0.decode(bytes)
-    }
-}
-
-/// As the decoder says that a message is not one.
-pub const UNDECODABLE: &str = "failed to decode Protobuf message: ";
 
 enum Stop {
     TooMuch,
@@ -100,7 +59,7 @@ struct Kind {
 }
 
 struct Kinds {
-    /// By the full name, and by [`Name::NAME`] for what is sent: a full name is put together for each call that asks for it.
+    /// By the full name.
     by_name: HashMap<String, usize>,
     kinds: Vec<Kind>,
 }
@@ -119,9 +78,6 @@ impl Kinds {
         let mut by_name = HashMap::new();
         for (at, message) in messages.iter().enumerate() {
             by_name.insert(message.full_name().to_owned(), at);
-            if message.parent_file().package_name() == AppendEventRequest::PACKAGE {
-                by_name.insert(message.name().to_owned(), at);
-            }
         }
         let kind = |message: &MessageDescriptor| {
             let of = |field: FieldDescriptor| match field.kind() {
@@ -135,11 +91,6 @@ impl Kinds {
             Kind { bytes: 8 + places * size_of::<String>(), fields }
         };
         Self { kinds: messages.iter().map(kind).collect(), by_name }
-    }
-
-    fn fits(&self, kind: usize, bytes: &[u8]) -> bool {
-        let mut left = MEMORY_BYTES;
-        !matches!(self.take(kind, bytes, LEVELS, &mut left), Err(Stop::TooMuch))
     }
 
     /// Takes what a message of this kind takes from what is `left`.
@@ -171,26 +122,25 @@ impl Kinds {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
     use crate::proto::v1::{AppendEventsRequest, Event, StateDelta, StateOperation};
 
     const BATCH: &str = "sessiond.v1.AppendEventsRequest";
 
+    fn kind(name: &str) -> MessageKind {
+        MessageKind::named(name).unwrap()
+    }
+
     fn fits(name: &str, message: &impl Message) -> bool {
-        KINDS.fits(KINDS.by_name[name], &message.encode_to_vec())
+        kind(name).memory(&message.encode_to_vec()).is_some()
     }
 
     fn nulls(count: usize) -> prost_types::Value {
         let null = prost_types::Value { kind: Some(prost_types::value::Kind::NullValue(0)) };
         let values = prost_types::ListValue { values: vec![null; count] };
         prost_types::Value { kind: Some(prost_types::value::Kind::ListValue(values)) }
-    }
-
-    #[test]
-    fn every_message_that_is_sent_is_known_by_its_name() {
-        let sent = KINDS.by_name[AppendEventsRequest::NAME];
-        assert_eq!(sent, KINDS.by_name[BATCH]);
-        assert!(!KINDS.kinds[sent].fields.is_empty());
     }
 
     #[test]
@@ -221,21 +171,19 @@ mod tests {
         assert!(!fits("sessiond.v1.Event", &event));
         // Behind a group, which no field of the contract is.
         let bytes = [&[0x7b, 0x7c][..], &events.encode_to_vec()].concat();
-        let kind = KINDS.by_name[BATCH];
-        assert!(!KINDS.fits(kind, &bytes));
+        assert_eq!(kind(BATCH).memory(&bytes), None);
     }
 
     #[test]
     fn what_is_no_message_is_left_to_the_decoder() {
-        let kind = KINDS.by_name[BATCH];
         for bytes in [&[0xff; 4][..], &[0x12, 0x7f], &[0x7c], &[0x12]] {
-            assert!(KINDS.fits(kind, bytes), "{bytes:?}");
+            assert!(kind(BATCH).memory(bytes).is_some(), "{bytes:?}");
         }
         let depth = 100_000;
         let mut deep = Vec::new();
         for _ in 0..depth {
             deep.extend([0x32, 0x7f]);
         }
-        assert!(KINDS.fits(KINDS.by_name["google.protobuf.Value"], &deep));
+        assert!(kind("google.protobuf.Value").memory(&deep).is_some());
     }
 }

@@ -1,0 +1,169 @@
+//! Connections that hold much, little, and those whose clients do not read.
+
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use futures_util::poll;
+use tokio::time::advance;
+
+use super::*;
+
+/// An account of this many bytes, and the number of connections that it has ended.
+fn account(max: usize) -> (Account, Arc<AtomicU32>) {
+    let ended = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&ended);
+    let account = Account::new(max, move || {
+        counted.fetch_add(1, Relaxed);
+    });
+    (account, ended)
+}
+
+fn connection(account: &Account) -> Arc<ConnectionAccount> {
+    let connection = account.connection();
+    connection.end_with(AbortHandle::new_pair().0);
+    connection
+}
+
+fn is_ended(connection: &ConnectionAccount) -> bool {
+    connection.end.get().unwrap().is_aborted()
+}
+
+#[tokio::test]
+async fn a_call_holds_what_it_took_until_its_last_owner_drops_it() {
+    let (account, _) = account(400 * CALL_BYTES);
+    let connection = account.connection();
+    let call = connection.call().unwrap();
+    let queued = call.clone();
+    call.take(5).unwrap();
+    call.note(7);
+    let item = call.item();
+    item.note(1);
+    assert_eq!(account.bytes(), CALL_BYTES + 13);
+    call.give_back(2);
+    drop(call);
+    assert_eq!(account.bytes(), CALL_BYTES + 11);
+    queued.keep(CALL_BYTES);
+    assert_eq!(account.bytes(), CALL_BYTES + 1);
+    queued.give_back(usize::MAX);
+    drop((queued, item));
+    assert_eq!((account.bytes(), account.0.holders.load(Relaxed)), (0, 0));
+    let internal = CallAccount::default();
+    internal.take(usize::MAX).unwrap();
+    internal.check().unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_has_a_quarter() {
+    let (account, _) = account(400);
+    let (one, other) = (account.connection().item(), account.connection().item());
+    one.take(100).unwrap();
+    assert_eq!(one.take(1), Err(FULL));
+    assert_eq!(account.bytes(), 100, "what is refused is not charged");
+    assert_eq!(one.check(), Ok(()), "it holds no more than it may");
+    one.note(1);
+    assert_eq!(one.check(), Err(FULL));
+    other.take(100).unwrap();
+}
+
+#[tokio::test]
+async fn the_last_quarter_is_for_those_that_hold_less_than_their_share() {
+    let (account, _) = account(400);
+    let large: Vec<_> = (0..3).map(|_| account.connection().item()).collect();
+    large.iter().for_each(|call| call.take(100).unwrap());
+    // 300 of 400 are held by three: the share of a fourth one is 100 / (4 + 1).
+    let small = account.connection().item();
+    small.take(20).unwrap();
+    assert_eq!(small.take(1), Err(FULL));
+    large[0].give_back(100);
+    small.take(70).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_client_that_does_not_read_loses_its_connection() {
+    let (account, ended) = account(400);
+    let [reader, idle, stalled, larger] = [(); 4].map(|()| connection(&account));
+    let calls: Vec<_> = [&reader, &idle].map(|it| it.item()).into();
+    let mut unread = vec![stalled.unread(40), larger.unread(60), larger.unread(10)];
+    let read = reader.unread(90);
+    calls[1].take(100).unwrap();
+    advance(STALLED).await;
+    // What was written tells that the client reads, however much is left.
+    let rest = reader.unread(95);
+    drop(read);
+    calls[1].take(1).unwrap_err();
+    assert_eq!([&reader, &idle, &stalled].map(|it| is_ended(it)), [false; 3]);
+    assert!(is_ended(&larger), "it leaves more unread than the other one");
+    unread.truncate(1);
+    calls[1].take(1).unwrap_err();
+    assert!(is_ended(&stalled) && !is_ended(&reader) && !is_ended(&idle));
+    calls[1].take(1).unwrap_err();
+    assert_eq!(ended.load(Relaxed), 2, "each is ended once");
+    drop((unread, rest));
+    assert_eq!(account.bytes(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_beyond_the_account_end_who_does_not_read_and_nobody_else() {
+    let (account, _) = account(400);
+    let [one, other] = [(); 2].map(|()| connection(&account));
+    let _waits = (one.unread(300), other.unread(99));
+    advance(STALLED - Duration::from_millis(1)).await;
+    let more = other.unread(2);
+    assert!(!is_ended(&one) && !is_ended(&other), "they may still read");
+    drop(more);
+    advance(Duration::from_millis(1)).await;
+    let _more = other.unread(2);
+    assert!(is_ended(&one) && !is_ended(&other));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_holds_waits_with_its_answer() {
+    let (account, _) = account(400);
+    let [one, other] = [(); 2].map(|()| connection(&account));
+    let call = one.item();
+    call.take(100).unwrap();
+    let waits = call.answered();
+    advance(STALLED).await;
+    assert!(one.is_stalled(account.0.millis()));
+    drop(waits);
+    assert!(!one.is_stalled(account.0.millis()), "HTTP/2 has asked for it");
+    assert_eq!(account.bytes(), 100);
+    drop((call, other));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_is_given_back_piece_by_piece() {
+    let (account, _) = account(400);
+    let connection = account.connection();
+    let mut part = connection.unread(10);
+    let pieces = [part.split(4), part.split(4), part.split(4)];
+    assert_eq!(pieces.each_ref().map(|piece| piece.bytes), [4, 4, 2]);
+    drop(pieces);
+    assert_eq!(account.bytes(), 0);
+    drop(part);
+    assert_eq!(connection.unread.load(Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_goes_on_when_there_is_room() {
+    let (account, _) = account(400);
+    let (one, other) = (account.connection(), account.connection());
+    let (full, waiter) = (one.item(), one.item());
+    full.take(90).unwrap();
+    waiter.room(10).await;
+    let mut room = Box::pin(waiter.room(11));
+    assert!(poll!(&mut room).is_pending());
+    full.give_back(1);
+    room.await;
+    drop((full, waiter));
+    // Room that another connection leaves is found as well.
+    let full = [(); 3].map(|()| account.connection().item());
+    full.iter().for_each(|call| call.take(100).unwrap());
+    let waiter = other.item();
+    let mut room = pin!(waiter.room(50));
+    assert!(poll!(&mut room).is_pending());
+    drop(full);
+    room.await;
+}

@@ -1,0 +1,36 @@
+//! The cost of a group.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::instant;
+
+/// Bytes that a group is sent, loads, works on and answers: three scopes with all of their keys and a large batch, which the disk takes
+/// some ten milliseconds for. The memory of a group is a small multiple.
+pub const GROUP_BYTES: usize = 8 << 20;
+
+/// Time for which a group loads, and then for which it decides: about that of one commit, so that all who wait together wait for a few
+/// commits, whatever their requests cost. One request that takes longer is not interrupted.
+const GROUP_TIME: Duration = Duration::from_millis(20);
+
+/// The rest of what a group may cost. One request always fits.
+#[derive(Debug)]
+pub struct Budget {
+    bytes: usize,
+    until: Instant,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { bytes: GROUP_BYTES, until: instant() + GROUP_TIME }
+    }
+}
+
+impl Budget {
+    /// Pays for a request. Whether another one fits.
+    pub fn spend(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.bytes > 0 && instant() < self.until
+    }
+}
