@@ -28,6 +28,11 @@ class Proxy:
         self.lost = 0
         self.address = ""
 
+    @property
+    def open_connections(self) -> int:
+        # One task for each direction.
+        return len(self._tasks) // 2
+
     async def __aenter__(self) -> Proxy:
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         host, port = self._listener.sockets[0].getsockname()

@@ -1,4 +1,10 @@
-/** The channel to a server, with the calls and watches that use it. */
+/**
+ * The channels to a server, with the calls and watches that use them.
+ *
+ * A channel has one connection, on which the server allows 256 streams. gRPC
+ * would let a watch beyond them wait in silence, so a service with more than 200
+ * watches has further channels.
+ */
 
 import {
   fromBinary,
@@ -55,7 +61,10 @@ const DEFAULT_OPTIONS: ClientOptions = {
   'grpc.enable_http_proxy': 0,
 };
 
-/** A reader of the channel that can be stopped. */
+/** An open watch takes one of the 256 streams of a connection. The rest is for the unary calls on the first channel. */
+const WATCHES_PER_CHANNEL = 200;
+
+/** A reader of a channel that can be stopped. */
 export interface Stoppable {
   stop(): void;
 }
@@ -64,11 +73,18 @@ interface Cancellable {
   cancel(): void;
 }
 
-/** One channel. Connects at the first call. */
+/** A channel, and the watches that have a place on it. */
+interface Channel {
+  readonly client: Client;
+  readonly watches: Set<Stoppable>;
+}
+
+/** The channels of a service. Connects at the first call. */
 export class Connection {
   closed = false;
-  readonly watches = new Set<Stoppable>();
-  readonly #client: Client;
+  readonly #connect: () => Channel;
+  /** The unary calls are on the first one, which stays. */
+  readonly #channels: [Channel, ...Channel[]];
   readonly #metadata: () => Promise<Metadata>;
   readonly #inFlight = new Map<object, Cancellable | undefined>();
   #wakeups: (() => void)[] = [];
@@ -80,10 +96,17 @@ export class Connection {
     metadata: () => Promise<Metadata>,
   ) {
     this.#metadata = metadata;
-    this.#client = new Client(target, credentials, {
-      ...DEFAULT_OPTIONS,
-      ...options,
+    const merged = {...DEFAULT_OPTIONS, ...options};
+    this.#connect = () => ({
+      client: new Client(target, credentials, merged),
+      watches: new Set(),
     });
+    this.#channels = [this.#connect()];
+  }
+
+  /** The watches that have begun and not ended. */
+  get watches(): Stoppable[] {
+    return this.#channels.flatMap(({watches}) => [...watches]);
   }
 
   /**
@@ -107,7 +130,7 @@ export class Connection {
         throw serviceClosed();
       }
       return await new Promise((resolve, reject) => {
-        const call = this.#client.makeUnaryRequest(
+        const call = this.#channels[0].client.makeUnaryRequest(
           path(method),
           (message: MessageShape<I>) => encode(method.input, message),
           bytes => fromBinary(method.output, bytes),
@@ -134,17 +157,19 @@ export class Connection {
     }
   }
 
-  /** Opens a stream of responses. */
+  /** Opens a stream of responses for `watch`, which keeps its place on a channel until it leaves. */
   async open<I extends DescMessage, O extends DescMessage>(
     method: DescMethodServerStreaming<I, O>,
     request: MessageShape<I>,
+    watch: Stoppable,
   ): Promise<ClientReadableStream<MessageShape<O>>> {
     refuseIllFormed(request);
+    const {client} = this.#place(watch);
     const metadata = await this.#metadata();
     if (this.closed) {
       throw serviceClosed();
     }
-    const stream = this.#client.makeServerStreamRequest(
+    const stream = client.makeServerStreamRequest(
       path(method),
       (message: MessageShape<I>) => encode(method.input, message),
       bytes => fromBinary(method.output, bytes),
@@ -156,6 +181,28 @@ export class Connection {
     return stream;
   }
 
+  /** The channel of a watch: the first with a place for it, or a further one. */
+  #place(watch: Stoppable): Channel {
+    const channels = this.#channels;
+    let channel =
+      channels.find(({watches}) => watches.has(watch)) ??
+      channels.find(({watches}) => watches.size < WATCHES_PER_CHANNEL);
+    if (!channel) {
+      channel = this.#connect();
+      channels.push(channel);
+    }
+    channel.watches.add(watch);
+    return channel;
+  }
+
+  /** Gives up the place of a watch. A further channel closes with its last one. */
+  leave(watch: Stoppable): void {
+    const at = this.#channels.findIndex(({watches}) => watches.delete(watch));
+    if (at > 0 && this.#channels[at]?.watches.size === 0) {
+      this.#channels.splice(at, 1).forEach(({client}) => client.close());
+    }
+  }
+
   /** Waits; returns early, with an error, if the connection is closed. */
   async sleep(ms: number): Promise<void> {
     await this.#wakeup(ms, () => this.closed);
@@ -164,11 +211,9 @@ export class Connection {
     }
   }
 
-  /** Stops the watches, waits up to `graceMs` for in-flight calls, cancels the rest and closes the channel. */
+  /** Stops the watches, waits up to `graceMs` for in-flight calls, cancels the rest and closes the channels. */
   async close(graceMs: number): Promise<void> {
-    for (const watch of [...this.watches]) {
-      watch.stop();
-    }
+    this.watches.forEach(watch => watch.stop());
     if (this.#inFlight.size > 0 && graceMs > 0) {
       await this.#wakeup(graceMs, () => this.#inFlight.size === 0);
     }
@@ -177,7 +222,7 @@ export class Connection {
       call?.cancel();
     }
     this.#wake();
-    this.#client.close();
+    this.#channels[0].client.close();
   }
 
   #wake(): void {

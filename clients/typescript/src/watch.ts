@@ -150,7 +150,7 @@ export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
   stop(): void {
     this.#stopped = true;
     this.#stream?.cancel();
-    this.#connection?.watches.delete(this);
+    this.#connection?.leave(this);
     this.#wake();
   }
 
@@ -190,17 +190,16 @@ export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
 
   /** The messages of one stream, which ends with an error only, or when the watch is stopped. */
   async *#messages(): AsyncGenerator<Message> {
-    this.#connection?.watches.delete(this);
     const connection = this.#client.connections.current();
     this.#connection = connection;
-    connection.watches.add(this);
     const request = create(WatchRequestSchema, {
       scope: this.#scope,
       cursor: this.#cursor,
       start: this.#start,
       jsonForm,
     });
-    const stream = await connection.open(WatchService.method.watch, request);
+    const {watch} = WatchService.method;
+    const stream = await connection.open(watch, request, this);
     this.#stream = stream;
     if (this.#stopped) {
       stream.cancel();

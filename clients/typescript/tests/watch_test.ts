@@ -130,7 +130,7 @@ onEachStore('watch', target => {
       }
     }
     expect(seen).toEqual(['snapshot', 'caughtUp']);
-    expect(service['client'].connections.current().watches.size).toBe(0);
+    expect(service['client'].connections.current().watches).toEqual([]);
   });
 
   test('return and close end a pending next', async () => {

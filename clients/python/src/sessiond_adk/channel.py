@@ -1,8 +1,11 @@
-"""gRPC channels, one per event loop.
+"""gRPC channels, one per event loop, and further ones for many watches.
 
 A grpc.aio channel belongs to the loop that it was created on, and ADK runs agents on several: `Runner.run` starts a
 thread with its own loop, and test runners create one per test. Every loop therefore gets a channel at its first call.
 Channels of closed loops are dropped.
+
+A channel has one connection, on which the server allows 256 streams. gRPC would let a watch beyond them wait in
+silence, so a loop with more than 200 watches gets further channels.
 
 A process that is forked while a channel exists cannot use grpc.aio: its threads are gone, and every call would hang.
 """
@@ -28,7 +31,7 @@ from ._proto.watch_service_pb2_grpc import WatchServiceStub
 from .metadata import CallMetadata
 
 ChannelOptions = Sequence[tuple[str, Any]]
-# Makes a channel for the running event loop.
+# Makes a channel for the running event loop, with a connection of its own.
 Connect = Callable[[], aio.Channel]
 
 DEFAULT_OPTIONS: ChannelOptions = (
@@ -53,6 +56,9 @@ DEFAULT_OPTIONS: ChannelOptions = (
     # The server is local; HTTP proxies of the environment are meant for other hosts.
     ("grpc.enable_http_proxy", 0),
 )
+
+# An open watch takes one of the 256 streams of a connection. The rest is for the unary calls on the first channel.
+WATCHES_PER_CHANNEL = 200
 
 # gRPC sends the path of a socket as the authority, which the server's HTTP/2 rejects as malformed.
 UNIX_OPTIONS: ChannelOptions = (("grpc.default_authority", "localhost"),)
@@ -81,6 +87,15 @@ class Stoppable(Protocol):
         """Stops reading. Idempotent; to be called on the channel's loop."""
 
 
+class WatchChannel:
+    """A channel and the watches that read from it, which keep it alive: grpc.aio closes a channel that is dropped."""
+
+    def __init__(self, channel: aio.Channel) -> None:
+        self.channel = channel
+        self.stub = WatchServiceStub(channel)
+        self.watches: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+
+
 class Stubs:
     """The generated stubs of a channel: `sessions`, `events`, `state` and `watch`."""
 
@@ -106,23 +121,38 @@ def _is_forked() -> bool:
 
 
 class Connection(Stubs):
-    """The channel of one loop, its stubs, and the watches that read from it. Connects at the first call."""
+    """The channels of one loop, the stubs of the first one, and the watches. Connects at the first call."""
 
     def __init__(self, connect: Connect, metadata: CallMetadata) -> None:
         self.loop = asyncio.get_running_loop()
         self.closed = False
-        self.watches: weakref.WeakSet[Stoppable] = weakref.WeakSet()
         # Called for each attempt.
         self.metadata = metadata
-        self._channel = connect()
-        super().__init__(self._channel)
+        self._connect = connect
+        self._first = WatchChannel(connect())
+        self._channels = weakref.WeakSet([self._first])
+        super().__init__(self._first.channel)
         _existing.add(self)
 
+    @property
+    def watches(self) -> list[Stoppable]:
+        """The watches that have begun and not ended."""
+        return [watch for channel in self._channels for watch in channel.watches]
+
+    def watch_channel(self) -> WatchChannel:
+        """A channel for one more watch: the fullest that takes one, so that others empty and close, or a new one."""
+        free = [channel for channel in self._channels if len(channel.watches) < WATCHES_PER_CHANNEL]
+        if free:
+            return max(free, key=lambda channel: len(channel.watches))
+        further = WatchChannel(self._connect())
+        self._channels.add(further)
+        return further
+
     async def close(self, grace_seconds: float) -> None:
-        """Stops the watches, waits up to `grace_seconds` for in-flight calls, and closes the channel."""
-        for watch in list(self.watches):
+        """Stops the watches, waits up to `grace_seconds` for in-flight calls, and closes the channels."""
+        for watch in self.watches:
             watch.stop()
-        await self._channel.close(grace=grace_seconds)
+        await self._first.channel.close(grace=grace_seconds)
 
     async def invoke(self, method: Callable[..., Awaitable[Any]], request: object, timeout_seconds: float) -> Any:
         """Calls a stub's method once.

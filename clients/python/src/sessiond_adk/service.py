@@ -105,8 +105,8 @@ class SessiondSessionService(Extensions, BaseSessionService):
           metadata: sent with every call, or a function that returns it, which is called for each attempt and must not
             block. Names are in lower case.
           channel: a function that makes the channel, for example with interceptors, instead of files, `credentials` and
-            `channel_options`. It is called once on each event loop that uses the service; `uri` is then a name for
-            messages.
+            `channel_options`. It is called on each event loop that uses the service, and again there for each 200
+            watches: its channels must not share a connection. `uri` is then a name for messages.
           agents_dir: ignored. ADK's service registry passes it to every service.
 
         Raises:

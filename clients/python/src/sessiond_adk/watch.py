@@ -15,6 +15,7 @@ from grpc import aio
 
 from . import errors
 from ._proto import types_pb2, watch_service_pb2
+from .channel import WatchChannel
 from .client import TEXT, Client
 from .events import decode_event, rewind_of
 from .reading import read_state
@@ -110,6 +111,7 @@ class Watch:
         self._cursor = cursor
         self._start = start
         self._reconnect_seconds = reconnect_seconds
+        self._channel: WatchChannel | None = None
         self._call: aio.UnaryStreamCall[Any, watch_service_pb2.WatchResponse] | None = None
         self._stopped = asyncio.Event()
         # Whether the current stream has sent a message.
@@ -209,11 +211,12 @@ class Watch:
     def _open(self) -> aio.UnaryStreamCall[Any, watch_service_pb2.WatchResponse]:
         self._received = False
         connection = self._client.connections.current()
-        connection.watches.add(self)
+        self._channel = self._channel or connection.watch_channel()
+        self._channel.watches.add(self)
         request = watch_service_pb2.WatchRequest(
             scope=self._scope, cursor=self._cursor, start=_STARTS[self._start], json_form=TEXT
         )
-        return connection.watch.Watch(request, metadata=tuple(connection.metadata()))
+        return self._channel.stub.Watch(request, metadata=tuple(connection.metadata()))
 
     async def _back_off(self, failure: aio.AioRpcError) -> None:
         """Waits before the next attempt, or raises the error that ends the watch."""
@@ -239,6 +242,9 @@ class Watch:
         """Ends the watch, and a pending `__anext__`. Must be called on the watch's event loop."""
         self._stopped.set()
         self._cancel_call()
+        if self._channel is not None:
+            self._channel.watches.discard(self)
+            self._channel = None
 
     def _cancel_call(self) -> None:
         if self._call is not None:

@@ -19,6 +19,11 @@ export class Proxy {
 
   private constructor(readonly server: string) {}
 
+  get openConnections(): number {
+    // Of a connection, the client's socket and the server's.
+    return this.#sockets.size / 2;
+  }
+
   static async start(server: string): Promise<Proxy> {
     const proxy = new Proxy(server);
     proxy.#listener.listen(0, '127.0.0.1');
