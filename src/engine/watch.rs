@@ -144,7 +144,7 @@ impl Engine {
                 present
             }
         };
-        context.account.note(ready.iter().map(|(item, _)| item.bytes()).sum());
+        // The read has charged the snapshot.
         Ok(Watch {
             engine: Arc::clone(self),
             context: context.clone(),
@@ -292,7 +292,10 @@ impl Watch {
                 return Ok(Some(WatchItem::SessionDeleted(life)));
             }
             // What there is to read does not go away. Not all watches come back together.
-            Err(Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: millis }) => {
+            Err(Error::Overloaded {
+                what: Bounded::ReadQueue | Bounded::Buffers,
+                retry_after_millis: millis,
+            }) => {
                 let pause = Duration::from_millis(fastrand::u64(millis..=2 * millis));
                 return tokio::select! {
                     () = sleep(pause) => Ok(None),

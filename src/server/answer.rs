@@ -7,7 +7,6 @@ use std::{
 };
 
 use http_body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tonic::{
     Status,
     body::Body,
@@ -20,16 +19,13 @@ use crate::store::account::{CALL_BYTES, CallAccount, ConnectionAccount, Unread};
 /// Bytes that are passed to HTTP/2 at once: a client that takes so much in a few seconds reads.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What lasts until the answer is written: its place among the open calls, and a permit to read.
-type Held = (Option<Open>, Option<OwnedSemaphorePermit>);
-
 pub struct AnswerBody {
     body: Body,
     connection: Arc<ConnectionAccount>,
     account: CallAccount,
     is_unary: bool,
     log: Option<CallLog>,
-    held: Arc<Held>,
+    open: Arc<Option<Open>>,
     /// What the call holds, until HTTP/2 has place for the answer and asks for it.
     waits: Option<Unread>,
     /// A part that was made and not passed on.
@@ -41,7 +37,7 @@ pub struct AnswerBody {
 struct Unwritten {
     piece: Bytes,
     _unread: Option<Unread>,
-    _held: Arc<Held>,
+    _open: Arc<Option<Open>>,
 }
 
 impl AsRef<[u8]> for Unwritten {
@@ -57,19 +53,19 @@ impl AnswerBody {
         account: CallAccount,
         is_unary: bool,
         log: Option<CallLog>,
-        held: Held,
+        open: Option<Open>,
     ) -> Self {
         let waits = account.answered();
-        let (held, part) = (Arc::new(held), Bytes::new());
-        Self { body, connection, account, is_unary, log, held, waits, part, unread: None }
+        let (open, part) = (Arc::new(open), Bytes::new());
+        Self { body, connection, account, is_unary, log, open, waits, part, unread: None }
     }
 
     /// The next piece of a part.
     fn piece(&mut self) -> Frame<Bytes> {
         let piece = self.part.split_to(self.part.len().min(PIECE_BYTES));
         let unread = self.unread.as_mut().map(|unread| unread.split(piece.len()));
-        let held = Arc::clone(&self.held);
-        Frame::data(Bytes::from_owner(Unwritten { piece, _unread: unread, _held: held }))
+        let open = Arc::clone(&self.open);
+        Frame::data(Bytes::from_owner(Unwritten { piece, _unread: unread, _open: open }))
     }
 }
 

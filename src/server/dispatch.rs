@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_util::future::{AbortHandle, pending};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{
     Status,
@@ -34,10 +34,7 @@ use super::{
 };
 use crate::{
     access::Principal,
-    domain::{
-        error::{Bounded, Error},
-        limits::MESSAGE_BYTES,
-    },
+    domain::error::{Bounded, Error},
     rpc::{ConnectionId, Method, OPEN_REQUEST_BYTES, methods},
     store::account::{Account, CallAccount, ConnectionAccount},
 };
@@ -46,10 +43,6 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 
 /// A call of another service lasts as long as its client keeps it open, so a shutdown ends it.
 const SERVICES: &str = "/sessiond.";
-
-/// Reads of a connection at the same time, with those whose answers wait for the client: more than readers execute at once. Each may hold
-/// the largest answer.
-const READS_PER_CONNECTION: usize = 16;
 
 /// Open calls of a connection that has shown no credential, where callers have identities: probes need few.
 const STRANGERS_CALLS: usize = 16;
@@ -67,7 +60,6 @@ pub struct Dispatch {
 
 struct ConnectionState {
     account: Arc<ConnectionAccount>,
-    reads: Arc<Semaphore>,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
     has_shown_credential: AtomicBool,
@@ -184,7 +176,6 @@ impl ConnectionState {
         let has_credential = caller.as_ref().is_none_or(|caller| caller.is_known());
         Arc::new(Self {
             account: account.connection(),
-            reads: Arc::new(Semaphore::new(READS_PER_CONNECTION)),
             caller,
             has_shown_credential: AtomicBool::new(has_credential),
             is_known,
@@ -215,7 +206,7 @@ impl ConnectionState {
 }
 
 impl Shared {
-    /// Answers a call, with what lasts until its answer is read.
+    /// Answers a call.
     async fn answer(
         &self,
         request: http::Request<Body>,
@@ -232,47 +223,29 @@ impl Shared {
                 None => refused(request, &Error::Starting).await,
                 Some(services) => {
                     let answer = services.clone().call(without_body(&request)).await?;
-                    Ok((after_rest(request, answer).await, None))
+                    Ok(after_rest(request, answer).await)
                 }
             };
         };
         let is_own = path.starts_with(SERVICES);
         let request = match self.whole(request, method, account, is_own).await {
             Ok(request) => request,
-            Err(refusal) => return Ok((refusal.into_http(), None)),
+            Err(refusal) => return Ok(refusal.into_http()),
         };
         if connection.has_shown_credential.load(Relaxed) {
             connection.is_known.store(true, Relaxed);
         }
         let Some(services) = services.filter(|_| !is_health) else {
-            return Ok((self.health.clone().call(request).await?, None));
+            return self.health.clone().call(request).await;
         };
-        let read = match method.has_side_effects || !is_own {
-            true => None,
-            false => tokio::select! {
-                biased;
-                read = Arc::clone(&connection.reads).acquire_owned() => read.ok(),
-                () = draining(self.phase.clone()) => {
-                    return Ok((refusal(&Error::Draining).into_http(), None));
-                }
-            },
-        };
-        if let Some(full) = read.as_ref().and_then(|_| account.take(MESSAGE_BYTES).err()) {
-            return Ok((refusal(&full).into_http(), None));
-        }
         let Some(permit) = self.admission.permit(principal) else {
-            return Ok((self.admission.refuse(request).await, None));
+            return Ok(self.admission.refuse(request).await);
         };
         let executed = self.in_flight.calls.token();
         let answer = services.clone().call(request).await?;
         drop(executed);
         permit.answered(&answer);
-        // A watch has what it read for its beginning.
-        let read = read.filter(|_| method.is_unary());
-        if method.server_streams && !method.has_side_effects && is_own {
-            account.give_back(MESSAGE_BYTES);
-        }
-        Ok((answer, read))
+        Ok(answer)
     }
 
     /// The same request with whole messages. That of a unary call has come.
@@ -300,11 +273,11 @@ impl Shared {
     }
 }
 
-type Answered = Result<(http::Response<Body>, Option<OwnedSemaphorePermit>), Infallible>;
+type Answered = Result<http::Response<Body>, Infallible>;
 
 /// The answer to a call that no handler gets.
 async fn refused(request: http::Request<Body>, error: &Error) -> Answered {
-    Ok((after_rest(request, refusal(error).into_http()).await, None))
+    Ok(after_rest(request, refusal(error).into_http()).await)
 }
 
 fn without_body(request: &http::Request<Body>) -> http::Request<Body> {
@@ -350,29 +323,23 @@ where
         }
         let method = shared.methods.get(request.uri().path()).cloned();
         Box::pin(async move {
-            let (answer, read, account, open) = match begun {
+            let none = CallAccount::default();
+            let (answer, account, open) = match begun {
                 Ok(begun) => {
-                    let answered = shared.answer(request, method.as_ref(), &begun, &connection);
-                    let (answer, read) = answered.await?;
-                    (answer, read, begun.account, Some(begun.open))
+                    let answer = shared.answer(request, method.as_ref(), &begun, &connection);
+                    (answer.await?, begun.account, Some(begun.open))
                 }
                 // Without a place for it, nothing waits for its rest.
-                Err((error, None)) => {
-                    (refusal(&error).into_http(), None, CallAccount::default(), None)
-                }
-                Err((error, open)) => {
-                    let (answer, _) = refused(request, &error).await?;
-                    (answer, None, CallAccount::default(), open)
-                }
+                Err((error, None)) => (refusal(&error).into_http(), none, None),
+                Err((error, open)) => (refused(request, &error).await?, none, open),
             };
             if let Some(log) = &mut log {
                 log.answered(answer.headers());
             }
             let is_unary = method.is_none_or(|method| method.is_unary());
             let connection = Arc::clone(&connection.account);
-            Ok(answer.map(|body| {
-                AnswerBody::new(body, connection, account, is_unary, log, (open, read)).into()
-            }))
+            Ok(answer
+                .map(|body| AnswerBody::new(body, connection, account, is_unary, log, open).into()))
         })
     }
 }

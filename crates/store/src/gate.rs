@@ -30,7 +30,7 @@ use guarded::OfApplication as _;
 pub use guarded::{EndInvocation, Guarded};
 use limits::Limits;
 pub use limits::{LimitOptions, WatchPermit};
-use reads::ReadTurns;
+use reads::{Buffered, ReadTurns};
 use sessiond_access::{Policies, Principal};
 use sessiond_core::{
     commit::{
@@ -248,14 +248,18 @@ impl Gate {
     }
 
     /// The answer of a read, in its caller's turn, unless the caller stops waiting before.
-    async fn read<T>(
+    async fn read<T: Buffered>(
         &self,
         context: &RequestContext,
         read: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let read = async {
             let _turn = self.turns.take(context.caller).await?;
-            read.await
+            // Only as many answers are beyond the account as there are turns.
+            context.account.check()?;
+            let answer = read.await?;
+            context.account.note(answer.bytes());
+            Ok(answer)
         };
         match context.deadline {
             None => read.await,

@@ -134,30 +134,6 @@ fn answering() -> (Dispatch, watch::Sender<Phase>) {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_take_its_answers_gets_no_further_reads() {
-    let (mut dispatch, phase) = answering();
-    let mut answers = Vec::new();
-    for _ in 0..READS_PER_CONNECTION {
-        answers.push(call(&mut dispatch, READ, EMPTY).await);
-    }
-    assert!(dispatch.shared.account.bytes() >= READS_PER_CONNECTION * MESSAGE_BYTES);
-    let mut same = dispatch.clone();
-    let mut waiting = pin!(call(&mut same, READ, EMPTY));
-    assert!(poll!(&mut waiting).is_pending());
-    call(&mut dispatch, APPEND, EMPTY).await;
-    call(&mut dispatch.with_caller(None, Arc::default(), Arc::default()), READ, EMPTY).await;
-    assert!(poll!(&mut waiting).is_pending(), "another connection has its own");
-    drop(answers.pop());
-    assert!(poll!(&mut waiting).is_ready());
-    let mut same = dispatch.clone();
-    let mut waiting = pin!(call(&mut same, READ, EMPTY));
-    answers.push(call(&mut dispatch, READ, EMPTY).await);
-    assert!(poll!(&mut waiting).is_pending());
-    phase.send_replace(Phase::Draining);
-    assert!(poll!(&mut waiting).is_ready(), "one that has not begun does not delay a shutdown");
-}
-
-#[tokio::test]
 async fn an_answer_is_charged_as_what_it_is_once_it_is_encoded() {
     let (mut dispatch, _phase) = answering();
     let mut told = call(&mut dispatch, READ, EMPTY).await;

@@ -8,11 +8,62 @@ use std::{
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit};
 
 use crate::{
-    CallerId, instant,
+    CallerId, KeyChangePage, NamePage, SessionPage, SessionView, StateView, WatchPage, instant,
     queue::{QUEUE_READS, READS_FULL},
 };
-use sessiond_core::domain::error::Error;
+use sessiond_core::domain::{json::Json, prelude::*};
 use sessiond_metrics::{GaugeShare, ReadMetrics};
+
+/// An answer of a read, which is buffered for its client.
+pub(super) trait Buffered {
+    /// Bytes of its texts, about.
+    fn bytes(&self) -> usize;
+}
+
+impl Buffered for SessionView {
+    fn bytes(&self) -> usize {
+        let events = self.events.iter().flat_map(|page| &page.events);
+        events.map(Event::bytes).sum::<usize>() + self.state.as_ref().map_or(0, State::text_len)
+    }
+}
+
+impl Buffered for SessionPage {
+    fn bytes(&self) -> usize {
+        self.sessions.iter().map(|(_, state)| state.as_ref().map_or(0, State::text_len)).sum()
+    }
+}
+
+impl Buffered for StateView {
+    fn bytes(&self) -> usize {
+        self.state.text_len()
+    }
+}
+
+impl Buffered for KeyChangePage {
+    fn bytes(&self) -> usize {
+        self.changes.iter().map(|change| change.value.as_ref().map_or(0, Json::len)).sum()
+    }
+}
+
+/// A watch charges what it holds of a page.
+impl Buffered for WatchPage {
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Names, and the session of a bare id, are short.
+impl<T> Buffered for NamePage<T> {
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Buffered for SessionKey {
+    fn bytes(&self) -> usize {
+        0
+    }
+}
 
 /// A fair semaphore. Of each caller one read, its first, waits in the semaphore's own queue, the others wait for that: so callers take
 /// turns, and each keeps its order.
