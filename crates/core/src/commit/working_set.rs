@@ -270,9 +270,9 @@ impl ScopeState {
     }
 }
 
-/// Sessions that one sweep ends, and sessions that are gone whose rows it removes: a few milliseconds of the writer. One commit of them
-/// is hardly shorter for fewer.
-pub const SWEPT_SESSIONS: usize = 256;
+/// Sessions that one sweep ends, and sessions that are gone whose rows it removes: some ten milliseconds of the writer, so that the commit
+/// is a small part of it.
+pub const SWEPT_SESSIONS: usize = 128;
 
 /// Bytes in memory of a key in the map of its scope, about, without name and value.
 pub const KEY_BYTES: usize = 96;
