@@ -110,7 +110,7 @@ async fn scrape(
 ) -> Result<([(HeaderName, &'static str); 1], String), (StatusCode, String)> {
     let current = *phase.borrow();
     for (phase, name) in Phase::NAMES {
-        metrics.condition.with_label_values(&[name]).set(i64::from(phase == current));
+        metrics.server.condition.with_label_values(&[name]).set(i64::from(phase == current));
     }
     match metrics.scrape().await {
         Ok(text) => Ok(([(CONTENT_TYPE, TEXT_FORMAT)], text)),

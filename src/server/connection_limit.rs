@@ -1,11 +1,20 @@
-//! The bound of open connections. It leaves file descriptors for the store, which cannot do without.
+//! The bound of open connections. It leaves file descriptors for the store, which cannot do without. At the bound, connections that have
+//! shown nothing make place, so that strangers who connect and wait keep nobody away.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
+    task::AbortHandle,
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -23,8 +32,16 @@ const FEWEST: u64 = 16;
 /// Refusals are logged this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How long a connection that was ended may take to give its place away.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Whether a connection has had a whole request, with a credential where the server asks for one.
+pub type IsKnown = Arc<AtomicBool>;
+
 pub struct ConnectionLimit {
     most: usize,
+    /// The open ones, the oldest first, and some that have ended.
+    open: VecDeque<(AbortHandle, IsKnown)>,
     permits: Arc<Semaphore>,
     metrics: ConnectionMetrics,
     logged: Option<Instant>,
@@ -37,12 +54,18 @@ pub struct ConnectionPermit {
 
 impl ConnectionLimit {
     pub fn new(most: usize, metrics: ConnectionMetrics) -> Self {
-        Self { most, permits: Arc::new(Semaphore::new(most)), metrics, logged: None }
+        let (open, permits) = (VecDeque::new(), Arc::new(Semaphore::new(most)));
+        Self { most, open, permits, metrics, logged: None }
     }
 
-    /// A permit for a connection that was accepted, if one is free.
-    pub fn permit(&mut self) -> Option<ConnectionPermit> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+    /// A permit for a connection that was accepted, if one is free or can be made free.
+    pub async fn permit(&mut self) -> Option<ConnectionPermit> {
+        let mut permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        if permit.is_none() && self.end_stranger() {
+            let freed = timeout(END_TIMEOUT, Arc::clone(&self.permits).acquire_owned());
+            permit = freed.await.ok().and_then(Result::ok);
+        }
+        if let Some(permit) = permit {
             let open = GaugeShare::new(&self.metrics.open, 1);
             return Some(ConnectionPermit { _permit: permit, _open: open });
         }
@@ -56,6 +79,22 @@ impl ConnectionLimit {
             );
         }
         None
+    }
+
+    /// Notes a connection that has a permit.
+    pub fn opened(&mut self, task: AbortHandle, is_known: IsKnown) {
+        if self.open.len() >= 2 * self.most {
+            self.open.retain(|(task, _)| !task.is_finished());
+        }
+        self.open.push_back((task, is_known));
+    }
+
+    /// Ends the oldest connection that has shown nothing. Whether there was one.
+    fn end_stranger(&mut self) -> bool {
+        self.open.retain(|(task, _)| !task.is_finished());
+        let oldest = self.open.iter().position(|(_, is_known)| !is_known.load(Relaxed));
+        let ended = oldest.and_then(|at| self.open.remove(at));
+        ended.inspect(|(task, _)| task.abort()).is_some()
     }
 }
 
@@ -101,18 +140,41 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    #[test]
-    fn a_permit_is_given_back() {
+    #[tokio::test]
+    async fn a_permit_is_given_back() {
         let metrics = Metrics::default().connections.clone();
         let mut limit = ConnectionLimit::new(2, metrics.clone());
-        let first = limit.permit().unwrap();
-        let _second = limit.permit().unwrap();
-        assert!(limit.permit().is_none());
+        let first = limit.permit().await.unwrap();
+        let _second = limit.permit().await.unwrap();
+        assert!(limit.permit().await.is_none());
         assert_eq!((metrics.open.get(), metrics.refused.get()), (2, 1));
         drop(first);
-        let _third = limit.permit().unwrap();
-        assert!(limit.permit().is_none());
+        let _third = limit.permit().await.unwrap();
+        assert!(limit.permit().await.is_none());
         assert_eq!((metrics.open.get(), metrics.refused.get()), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn the_oldest_connection_that_has_shown_nothing_makes_place() {
+        let mut limit = ConnectionLimit::new(3, Metrics::default().connections.clone());
+        let mut tasks = Vec::new();
+        for is_known in [true, false, false] {
+            let permit = limit.permit().await.unwrap();
+            let task = tokio::spawn(async move {
+                let _permit = permit;
+                std::future::pending::<()>().await;
+            });
+            limit.opened(task.abort_handle(), Arc::new(AtomicBool::new(is_known)));
+            tasks.push(task);
+        }
+        let permit = limit.permit().await.unwrap();
+        assert!(tasks.remove(1).await.unwrap_err().is_cancelled());
+        let _further = limit.permit().await.unwrap();
+        assert!(tasks.remove(1).await.unwrap_err().is_cancelled());
+        assert!(limit.permit().await.is_none());
+        assert!(!tasks[0].is_finished());
+        drop(permit);
+        assert!(limit.permit().await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -121,7 +183,7 @@ mod tests {
         let mut logged = Vec::new();
         for _ in 0..5 {
             let before = limit.logged;
-            assert!(limit.permit().is_none());
+            assert!(limit.permit().await.is_none());
             logged.push(limit.logged != before);
             advance(LOG_INTERVAL / 2).await;
         }

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 
 use super::{
-    connection_limit::ConnectionLimit,
+    connection_limit::{ConnectionLimit, IsKnown},
     dispatch::Dispatch,
     health::{Phase, draining},
     identity::Authenticator,
@@ -77,12 +77,15 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
         };
         // Its client is told by the end of the connection.
-        let Some(permit) = limit.permit() else { continue };
+        let Some(permit) = limit.permit().await else { continue };
         let (edge, phase, watcher) = (edge.clone(), phase.clone(), connections.watcher());
-        tokio::spawn(async move {
-            accepted(stream, tls, edge, phase, watcher).await;
+        let is_known = IsKnown::default();
+        let known = Arc::clone(&is_known);
+        let task = tokio::spawn(async move {
+            accepted(stream, tls, edge, (phase, watcher), known).await;
             drop(permit);
         });
+        limit.opened(task.abort_handle(), is_known);
     }
     drop(listener);
     connections.shutdown().await;
@@ -92,8 +95,8 @@ async fn accepted(
     stream: Stream,
     tls: Option<TlsAcceptor>,
     Edge { dispatch, authenticator }: Edge,
-    phase: watch::Receiver<Phase>,
-    watcher: Watcher,
+    (phase, watcher): (watch::Receiver<Phase>, Watcher),
+    is_known: IsKnown,
 ) {
     let peer = peer(&stream);
     let Some(tls) = tls else {
@@ -101,7 +104,8 @@ async fn accepted(
             Either::Left(_) => authenticator.of_tcp(None),
             Either::Right(unix) => authenticator.of_unix(unix.peer_cred()),
         };
-        return connection(stream, dispatch.with_caller(caller, peer), phase, watcher).await;
+        return connection(stream, dispatch.with_caller(caller, peer, is_known), phase, watcher)
+            .await;
     };
     let handshake = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), tls.accept(stream));
     let accepted = tokio::select! {
@@ -112,7 +116,7 @@ async fn accepted(
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let caller = authenticator.of_tcp(certificates.and_then(|chain| chain.first()));
-            connection(stream, dispatch.with_caller(caller, peer), phase, watcher).await;
+            connection(stream, dispatch.with_caller(caller, peer, is_known), phase, watcher).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a client could not begin TLS"),
         Err(_) => tracing::debug!("a client did not begin TLS in time"),

@@ -26,6 +26,7 @@ use super::{
     admission::{Admission, after_rest},
     answer::AnswerBody,
     call_log::CallNotes,
+    connection_limit::IsKnown,
     drain::InFlight,
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
@@ -70,6 +71,7 @@ struct ConnectionState {
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
     has_shown_credential: AtomicBool,
+    is_known: IsKnown,
     open: Arc<AtomicUsize>,
     /// The address of the client, for the log.
     peer: Arc<str>,
@@ -123,14 +125,20 @@ impl Dispatch {
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
         let methods = methods().into_iter().map(|it| (it.path.clone(), Arc::new(it))).collect();
         let admission = Admission::default();
-        let connection = ConnectionState::new(&account, None, Arc::default());
+        let connection = ConnectionState::new(&account, None, Arc::default(), IsKnown::default());
         let shared =
             Shared { health, services, methods, phase, in_flight, admission, account, notes };
         Self { shared: Arc::new(shared), connection }
     }
 
-    pub fn with_caller(&self, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Self {
-        let connection = ConnectionState::new(&self.shared.account, caller, peer);
+    /// For a connection, which says when it is known.
+    pub fn with_caller(
+        &self,
+        caller: Option<Arc<Caller>>,
+        peer: Arc<str>,
+        is_known: IsKnown,
+    ) -> Self {
+        let connection = ConnectionState::new(&self.shared.account, caller, peer, is_known);
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
@@ -167,13 +175,19 @@ impl Dispatch {
 }
 
 impl ConnectionState {
-    fn new(account: &Account, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Arc<Self> {
-        let is_known = caller.as_ref().is_none_or(|caller| caller.is_known());
+    fn new(
+        account: &Account,
+        caller: Option<Arc<Caller>>,
+        peer: Arc<str>,
+        is_known: IsKnown,
+    ) -> Arc<Self> {
+        let has_credential = caller.as_ref().is_none_or(|caller| caller.is_known());
         Arc::new(Self {
             account: account.connection(),
             reads: Arc::new(Semaphore::new(READS_PER_CONNECTION)),
             caller,
-            has_shown_credential: AtomicBool::new(is_known),
+            has_shown_credential: AtomicBool::new(has_credential),
+            is_known,
             open: Arc::default(),
             peer,
         })
@@ -195,8 +209,8 @@ impl ConnectionState {
     fn stream(&self) -> Result<OpenStream, Error> {
         let stream = OpenStream(Arc::clone(&self.open));
         let before = self.open.fetch_add(1, Relaxed);
-        let is_known = self.has_shown_credential.load(Relaxed);
-        (is_known || before < STRANGERS_CALLS).then_some(stream).ok_or(TOO_MANY_STREAMS)
+        let has_shown = self.has_shown_credential.load(Relaxed);
+        (has_shown || before < STRANGERS_CALLS).then_some(stream).ok_or(TOO_MANY_STREAMS)
     }
 }
 
@@ -207,7 +221,7 @@ impl Shared {
         request: http::Request<Body>,
         method: Option<&Arc<Method>>,
         Begun { principal, account, .. }: &Begun,
-        reads: &Arc<Semaphore>,
+        connection: &ConnectionState,
     ) -> Answered {
         let path = request.uri().path();
         let is_health = path.starts_with(HEALTH);
@@ -227,6 +241,9 @@ impl Shared {
             Ok(request) => request,
             Err(refusal) => return Ok((refusal.into_http(), None)),
         };
+        if connection.has_shown_credential.load(Relaxed) {
+            connection.is_known.store(true, Relaxed);
+        }
         let Some(services) = services.filter(|_| !is_health) else {
             return Ok((self.health.clone().call(request).await?, None));
         };
@@ -234,7 +251,7 @@ impl Shared {
             true => None,
             false => tokio::select! {
                 biased;
-                read = Arc::clone(reads).acquire_owned() => read.ok(),
+                read = Arc::clone(&connection.reads).acquire_owned() => read.ok(),
                 () = draining(self.phase.clone()) => {
                     return Ok((refusal(&Error::Draining).into_http(), None));
                 }
@@ -335,8 +352,7 @@ where
         Box::pin(async move {
             let (answer, read, account, open) = match begun {
                 Ok(begun) => {
-                    let answered =
-                        shared.answer(request, method.as_ref(), &begun, &connection.reads);
+                    let answered = shared.answer(request, method.as_ref(), &begun, &connection);
                     let (answer, read) = answered.await?;
                     (answer, read, begun.account, Some(begun.open))
                 }

@@ -17,7 +17,7 @@ use tonic::{Code, Status, Streaming, transport::Channel};
 use tonic_types::StatusExt as _;
 
 use crate::{
-    harness::{PATIENCE, Server, event, key, serve, with_token},
+    harness::{PATIENCE, Server, event, key, list, serve, with_token},
     identity::token,
 };
 
@@ -137,18 +137,40 @@ async fn is_kept(server: &Server) -> (bool, TcpStream) {
     (answer.is_ok_and(|bytes| bytes > 0), connection)
 }
 
-#[tokio::test]
+/// A connection that has had a call.
+async fn known(server: &Server) -> Channel {
+    let channel = server.channel().await;
+    assert!(list(&channel).await.is_empty());
+    channel
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_too_many_is_closed_at_once() {
     let folder = TempDir::new().unwrap();
     let server = Server::start_with(folder.path(), &["--max-connections", "2"]);
-    let (first, second) = (is_kept(&server).await, is_kept(&server).await);
-    assert!(first.0 && second.0);
+    let (first, second) = (known(&server).await, known(&server).await);
     assert!(!is_kept(&server).await.0 && !is_kept(&server).await.0);
     drop(first);
     let again = async { while !is_kept(&server).await.0 {} };
     timeout(PATIENCE, again).await.expect("its place comes back");
     drop(second);
     assert!(server.stop().log.contains("refusing connections"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_have_shown_nothing_keep_nobody_away() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start_with(folder.path(), &["--max-connections", "2"]);
+    let mut silent = vec![is_kept(&server).await, is_kept(&server).await];
+    for _ in 0..3 {
+        silent.push(is_kept(&server).await);
+        assert!(silent.iter().all(|(is_kept, _)| *is_kept));
+    }
+    let first = known(&server).await;
+    silent.push(is_kept(&server).await);
+    let second = known(&server).await;
+    assert!(list(&first).await.is_empty() && list(&second).await.is_empty());
+    assert!(!server.stop().log.contains("refusing connections"));
 }
 
 /// The log of a server that is started with a limit of open files.

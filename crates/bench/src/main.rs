@@ -1,5 +1,6 @@
 //! Loads of a sessiond server that `sessiond bench` does not measure: floods, overloads, many sessions, long sessions.
 
+mod fairness;
 mod flood;
 mod memory;
 mod open_loop;
@@ -7,7 +8,7 @@ mod overload;
 
 use std::{process::ExitCode, time::Duration};
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use mimalloc::MiMalloc;
 use sessiond::{
     cli::{
@@ -19,6 +20,7 @@ use sessiond::{
 };
 
 use self::{
+    fairness::FairnessArgs,
     flood::{Flood, FloodArgs},
     open_loop::{LATEST, Rate},
     overload::{Best, OverloadArgs},
@@ -30,13 +32,20 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Measures a running sessiond server under loads that `sessiond bench` does not have.
 #[derive(Debug, Parser)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Examples:
   sessiond-bench length --events 100,1000000 --count 1000
   sessiond-bench sessions --sessions 100,100000
   sessiond-bench spread --active 10000 --existing 100000
   sessiond-bench overload --in-flight 16,64,256 --pid 4711
-  sessiond-bench flood --token-file modest --flood-token-file flooding")]
+  sessiond-bench flood --token-file modest --flood-token-file flooding
+  sessiond-bench fairness --only rewinds,labels",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     load: LoadArgs,
     /// Workloads to measure.
@@ -66,6 +75,12 @@ struct Arguments {
     max_in_flight: usize,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts servers, and measures what expensive loads of one caller do to others.
+    Fairness(FairnessArgs),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Workload {
     /// AppendEvent: appends go round many active sessions among many more existing ones.
@@ -83,22 +98,30 @@ enum Workload {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let measured = Bench::run(&arguments.load, async |bench| {
-        for workload in &arguments.workloads {
-            match workload {
-                Workload::Spread => spread(bench, &arguments).await?,
-                Workload::Length => length(bench, &arguments.events).await?,
-                Workload::Sessions => sessions(bench, &arguments.sessions).await?,
-                Workload::Overload => overload(bench, &arguments).await?,
-                Workload::Flood => flood(bench, &arguments).await?,
-            }
-        }
-        Ok(())
-    });
-    match measured.await {
+    let measured = match &arguments.command {
+        Some(Command::Fairness(args)) => fairness::run(args, &arguments.load.connect).await,
+        None => measure(&arguments).await,
+    };
+    match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+async fn measure(arguments: &Arguments) -> Result<(), Failure> {
+    Bench::run(&arguments.load, async |bench| {
+        for workload in &arguments.workloads {
+            match workload {
+                Workload::Spread => spread(bench, arguments).await?,
+                Workload::Length => length(bench, &arguments.events).await?,
+                Workload::Sessions => sessions(bench, &arguments.sessions).await?,
+                Workload::Overload => overload(bench, arguments).await?,
+                Workload::Flood => flood(bench, arguments).await?,
+            }
+        }
+        Ok(())
+    })
+    .await
 }
 
 async fn spread(bench: &mut Bench<'_>, arguments: &Arguments) -> Result<(), Failure> {

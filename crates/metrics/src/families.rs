@@ -1,4 +1,4 @@
-//! The families of metrics, each once: its type, its name and what it means.
+//! The families of metrics, each once: its type, its name, what it means, and its labels.
 
 use std::{
     collections::HashSet,
@@ -7,13 +7,20 @@ use std::{
 
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{register::Register, share::signed};
+use super::{
+    register::{
+        Family,
+        Label::{self, By, Is, Of},
+        Metric, Register,
+    },
+    share::signed,
+};
 use sessiond_core::domain::{id::AppName, reason::Reason};
 
-/// Declares structs of metrics: each with its type, and the method of [`Register`] that makes it.
+/// Declares structs of metrics, which are made as their type says.
 macro_rules! families {
     ($($(#[$doc:meta])* $group:ident {
-        $($(#[$note:meta])* $vis:vis $field:ident: $type:ident = $make:ident($($argument:expr),*);)*
+        $($(#[$note:meta])* $vis:vis $field:ident: $type:ty = $family:expr, [$($label:expr),*];)*
     })*) => {$(
         $(#[$doc])*
         #[derive(Clone)]
@@ -21,13 +28,11 @@ macro_rules! families {
 
         impl $group {
             pub(super) fn new(register: Register<'_>) -> Self {
-                Self { $($field: register.$make($($argument),*),)* }
+                Self { $($field: Metric::make(register, $family, &[$($label),*]),)* }
             }
         }
     )*};
 }
-
-type Family = (&'static str, &'static str);
 
 const APPENDS: Family =
     ("sessiond_appends_total", "Append requests that were executed, by outcome.");
@@ -47,124 +52,122 @@ const CONNECTS: Family =
 const POOL: Family = ("sessiond_postgres_pool_connections", "Connections of the pool for reads.");
 
 families! {
+    /// The server itself.
+    ServerMetrics {
+        pub(super) build_info: IntGaugeVec = ("sessiond_build_info",
+            "Always 1. The label has the version of the program."), [By("version")];
+        pub(super) late_probes: IntCounter = ("sessiond_scrape_timeouts_total",
+            "Values that took too long to read, so that the scrape has earlier ones."), [];
+        /// 1 for the condition that the server is in, by its name.
+        pub condition: IntGaugeVec = ("sessiond_condition",
+            "1 for the condition that the server is in, 0 for the others."), [By("condition")];
+    }
+
     /// Writes: those that wait, their groups and commits, and the outcome of each append.
     WriteMetrics {
-        pub queue_wait: Histogram = durations(("sessiond_write_queue_wait_seconds",
-            "Wait of the oldest write of each group."), None);
-        pub queue_requests: IntGauge = gauge("sessiond_write_queue_requests",
-            "Writes that wait for the writer.");
-        pub queue_bytes: IntGauge = gauge("sessiond_write_queue_bytes",
-            "Size of the writes that wait.");
-        pub group_requests: Histogram = sizes("sessiond_group_requests",
-            "Requests that are committed together.");
-        pub group_duration: Histogram = durations(("sessiond_group_duration_seconds",
-            "Time in which a group is loaded, decided and committed."), None);
-        pub commit_duration: Histogram = durations(("sessiond_commit_duration_seconds",
-            "Time in which the changes of a group are written and made durable."), None);
-        pub retries: IntCounter = counter(("sessiond_group_retries_total",
-            "Times that a group was loaded and decided again."), None);
-        pub events: IntCounter = counter(("sessiond_events_total", "Events committed."), None);
-        pub committed: IntCounter = counter(APPENDS, Some(("outcome", "committed")));
-        pub replayed: IntCounter = counter(APPENDS, Some(("outcome", "replayed")));
-        pub refused: IntCounter = counter(APPENDS, Some(("outcome", "refused")));
-        pub expired: IntCounter = counter(APPENDS, Some(("outcome", "expired")));
-        pub failed: IntCounter = counter(APPENDS, Some(("outcome", "failed")));
-        pub replayed_events: IntCounter = counter(REPLAYS, Some(("kind", "event")));
-        pub replayed_requests: IntCounter = counter(REPLAYS, Some(("kind", "request")));
-        pub sequence_conflicts: IntCounter = counter(CONFLICTS, Some(("kind", "sequence")));
-        pub key_conflicts: IntCounter = counter(CONFLICTS, Some(("kind", "key")));
-        applications: Applications = applications();
+        pub queue_wait: Histogram = ("sessiond_write_queue_wait_seconds", "Wait of the oldest write of each group."), [];
+        pub queue_requests: IntGauge = ("sessiond_write_queue_requests", "Writes that wait for the writer."), [];
+        pub queue_bytes: IntGauge = ("sessiond_write_queue_bytes", "Size of the writes that wait."), [];
+        pub group_requests: Histogram = ("sessiond_group_requests", "Requests that are committed together."), [];
+        pub group_duration: Histogram = ("sessiond_group_duration_seconds",
+            "Time in which a group is loaded, decided and committed."), [];
+        pub commit_duration: Histogram = ("sessiond_commit_duration_seconds",
+            "Time in which the changes of a group are written and made durable."), [];
+        pub retries: IntCounter = ("sessiond_group_retries_total", "Times that a group was loaded and decided again."), [];
+        pub events: IntCounter = ("sessiond_events_total", "Events committed."), [];
+        pub committed: IntCounter = APPENDS, [Is("outcome", "committed")];
+        pub replayed: IntCounter = APPENDS, [Is("outcome", "replayed")];
+        pub refused: IntCounter = APPENDS, [Is("outcome", "refused")];
+        pub expired: IntCounter = APPENDS, [Is("outcome", "expired")];
+        pub failed: IntCounter = APPENDS, [Is("outcome", "failed")];
+        pub replayed_events: IntCounter = REPLAYS, [Is("kind", "event")];
+        pub replayed_requests: IntCounter = REPLAYS, [Is("kind", "request")];
+        pub sequence_conflicts: IntCounter = CONFLICTS, [Is("kind", "sequence")];
+        pub key_conflicts: IntCounter = CONFLICTS, [Is("kind", "key")];
+        applications: Applications = ("sessiond_application_appends_total",
+            "Appends that were committed or replayed, by application."), [Of("application", &[OTHER])];
     }
 
     /// Reads that wait, the cache of the writer, and the size of the store.
     ReadMetrics {
-        pub queue_wait: Histogram = durations(("sessiond_read_queue_wait_seconds",
-            "Time that a read waits for a reader."), None);
-        pub queue_requests: IntGauge = gauge("sessiond_read_queue_requests",
-            "Reads that wait for a reader.");
-        pub store_bytes: IntGauge = gauge("sessiond_store_bytes", "Size of the store on disk.");
-        pub expired_sessions: IntGauge = gauge("sessiond_expired_sessions",
-            "Expired sessions that wait for the sweep. More than 10000 count as 10000.");
-        cache_hits: IntCounter = counter(LOOKUPS, Some(("result", "hit")));
-        cache_misses: IntCounter = counter(LOOKUPS, Some(("result", "miss")));
+        pub queue_wait: Histogram = ("sessiond_read_queue_wait_seconds", "Time that a read waits for a reader."), [];
+        pub queue_requests: IntGauge = ("sessiond_read_queue_requests", "Reads that wait for a reader."), [];
+        pub store_bytes: IntGauge = ("sessiond_store_bytes", "Size of the store on disk."), [];
+        pub expired_sessions: IntGauge = ("sessiond_expired_sessions",
+            "Expired sessions that wait for the sweep. More than 10000 count as 10000."), [];
+        cache_hits: IntCounter = LOOKUPS, [Is("result", "hit")];
+        cache_misses: IntCounter = LOOKUPS, [Is("result", "miss")];
     }
 
     /// Watches, and `temp:` state: what the engine holds in memory.
     WatchMetrics {
-        pub open: IntGauge = gauge("sessiond_watches", "Open watches.");
-        pub lag_commits: IntGauge = gauge("sessiond_watch_lag_commits",
-            "Group commits to its scopes that the slowest watch has not delivered yet.");
-        pub temp_bytes: IntGauge = gauge("sessiond_temp_bytes", "Size of all temp: state.");
-        pub temp_invocations: IntGauge = gauge("sessiond_temp_invocations",
-            "Invocations with temp: state.");
+        pub open: IntGauge = ("sessiond_watches", "Open watches."), [];
+        pub lag_commits: IntGauge = ("sessiond_watch_lag_commits",
+            "Group commits to its scopes that the slowest watch has not delivered yet."), [];
+        pub temp_bytes: IntGauge = ("sessiond_temp_bytes", "Size of all temp: state."), [];
+        pub temp_invocations: IntGauge = ("sessiond_temp_invocations", "Invocations with temp: state."), [];
     }
 
     /// Connections of clients.
     ConnectionMetrics {
-        pub open: IntGauge = gauge("sessiond_connections", "Open connections of clients.");
-        pub buffered_bytes: IntGauge = gauge("sessiond_buffered_bytes",
-            "What is buffered for clients: requests that have come, and responses that they have not read.");
-        pub refused: IntCounter = counter(("sessiond_connections_refused_total",
-            "Connections that were closed at once, because too many were open."), None);
-        pub ended: IntCounter = counter(("sessiond_connections_ended_total",
-            "Connections that were ended, because their clients left too many answers unread."), None);
+        pub open: IntGauge = ("sessiond_connections", "Open connections of clients."), [];
+        pub buffered_bytes: IntGauge = ("sessiond_buffered_bytes",
+            "What is buffered for clients: requests that have come, and responses that they have not read."), [];
+        pub refused: IntCounter = ("sessiond_connections_refused_total",
+            "Connections that were closed at once, because too many were open."), [];
+        pub ended: IntCounter = ("sessiond_connections_ended_total",
+            "Connections that were ended, because their clients left too many answers unread."), [];
     }
 
     /// Calls by method and code. How long a stream lasts says nothing about latency, so it has no histogram.
     CallMetrics {
-        pub(super) durations: HistogramVec = labelled_durations("rpc_server_call_duration_seconds",
-            "Duration of unary calls, from their headers to the end of their answer.");
-        pub(super) streams: IntCounterVec = counters("rpc_server_streams_total",
-            "Streams that have ended.", &["method", "code"], &[]);
-        pub(super) open_streams: IntGaugeVec = gauges("rpc_server_streams", "Open streams.", "method");
-        pub(super) in_flight: IntGauge = gauge("rpc_server_in_flight_requests",
-            "Requests that have not ended.");
+        pub(super) durations: HistogramVec = ("rpc_server_call_duration_seconds",
+            "Duration of unary calls, from their headers to the end of their answer."), [By("method"), By("code")];
+        pub(super) streams: IntCounterVec = ("rpc_server_streams_total", "Streams that have ended."), [By("method"), By("code")];
+        pub(super) open_streams: IntGaugeVec = ("rpc_server_streams", "Open streams."), [By("method")];
+        pub(super) in_flight: IntGauge = ("rpc_server_in_flight_requests", "Requests that have not ended."), [];
     }
 
     /// Statuses other than OK, by the reason in their details.
     Refusals {
-        reasons: IntCounterVec = counters("sessiond_refusals_total",
-            "Calls, and items of AppendEventStream, that ended with an error, by the reason in its details.",
-            &["reason"], &[&Reason::ALL.map(Reason::as_str)[..], &[NO_REASON]].concat());
+        reasons: IntCounterVec = ("sessiond_refusals_total",
+            "Calls, and items of AppendEventStream, that ended with an error, by the reason in its details."),
+            [Of("reason", &[&Reason::ALL.map(Reason::as_str)[..], &[NO_REASON]].concat())];
     }
 
     /// Certificates, and files that are read again.
     TlsMetrics {
-        pub expiry: IntGaugeVec = gauges("sessiond_tls_certificate_expiry_timestamp_seconds",
-            "Time from which the first certificate of a file is no longer valid, in seconds since 1970.",
-            "file");
-        pub reload_failures: IntCounterVec = counters("sessiond_reload_failures_total",
-            "Attempts to reload files that failed, so that their old content stays in use.",
-            &["files"], &[]);
+        pub expiry: IntGaugeVec = ("sessiond_tls_certificate_expiry_timestamp_seconds",
+            "Time from which the first certificate of a file is no longer valid, in seconds since 1970."), [By("file")];
+        pub reload_failures: IntCounterVec = ("sessiond_reload_failures_total",
+            "Attempts to reload files that failed, so that their old content stays in use."), [By("files")];
     }
 
     /// The disk of a store on SQLite.
     SqliteMetrics {
-        pub flush: Histogram = durations(("sessiond_sqlite_flush_duration_seconds",
-            "Time that a COMMIT takes: writing the log and flushing it to the disk."), None);
-        by_checkpointer: Histogram = durations(CHECKPOINTS, Some(("thread", "checkpointer")));
-        by_writer: Histogram = durations(CHECKPOINTS, Some(("thread", "writer")));
-        pub log_bytes: IntGauge = gauge("sessiond_sqlite_log_bytes",
-            "Size of the WAL that is in use.");
-        pub uncheckpointed_bytes: IntGauge = gauge("sessiond_sqlite_log_uncheckpointed_bytes",
-            "Size of the log that has not been moved into the database.");
+        pub flush: Histogram = ("sessiond_sqlite_flush_duration_seconds",
+            "Time that a COMMIT takes: writing the log and flushing it to the disk."), [];
+        by_checkpointer: Histogram = CHECKPOINTS, [Is("thread", "checkpointer")];
+        by_writer: Histogram = CHECKPOINTS, [Is("thread", "writer")];
+        pub log_bytes: IntGauge = ("sessiond_sqlite_log_bytes", "Size of the WAL that is in use."), [];
+        pub uncheckpointed_bytes: IntGauge = ("sessiond_sqlite_log_uncheckpointed_bytes",
+            "Size of the log that has not been moved into the database."), [];
     }
 
     /// The connections of a store on PostgreSQL.
     PostgresMetrics {
-        pub statements: IntCounter = counter(("sessiond_postgres_statements_total",
-            "Statements that the database answered. Several of them share a round trip."), None);
-        errors: IntCounterVec = counters("sessiond_postgres_errors_total",
-            "Statements that failed. A group of writes that met 40001, 40P01, 23505 or a lost connection is decided again.",
-            &["sqlstate"], &SQL_ERRORS);
-        pub connects: IntCounter = counter(CONNECTS, Some(("outcome", "connected")));
-        pub failed_connects: IntCounter = counter(CONNECTS, Some(("outcome", "failed")));
-        pub listener_reconnects: IntCounter = counter(("sessiond_postgres_listener_reconnects_total",
-            "Times that the connection for notifications was lost or not made."), None);
-        pub pool_idle: IntGauge = labelled_gauge(POOL, ("state", "idle"));
-        pub pool_in_use: IntGauge = labelled_gauge(POOL, ("state", "in_use"));
-        lanes: IntGaugeVec = gauges("sessiond_postgres_lane_requests",
-            "Writes that wait in the queue of a lane.", "lane");
+        pub statements: IntCounter = ("sessiond_postgres_statements_total",
+            "Statements that the database answered. Several of them share a round trip."), [];
+        errors: IntCounterVec = ("sessiond_postgres_errors_total",
+            "Statements that failed. A group of writes that met 40001, 40P01, 23505 or a lost connection is decided again."),
+            [Of("sqlstate", &SQL_ERRORS)];
+        pub connects: IntCounter = CONNECTS, [Is("outcome", "connected")];
+        pub failed_connects: IntCounter = CONNECTS, [Is("outcome", "failed")];
+        pub listener_reconnects: IntCounter = ("sessiond_postgres_listener_reconnects_total",
+            "Times that the connection for notifications was lost or not made."), [];
+        pub pool_idle: IntGauge = POOL, [Is("state", "idle")];
+        pub pool_in_use: IntGauge = POOL, [Is("state", "in_use")];
+        lanes: IntGaugeVec = ("sessiond_postgres_lane_requests", "Writes that wait in the queue of a lane."), [By("lane")];
     }
 }
 
@@ -250,20 +253,15 @@ pub(super) struct Applications {
     known: Arc<Mutex<HashSet<AppName>>>,
 }
 
-impl Applications {
-    pub(super) fn new(register: Register<'_>, max: usize) -> Self {
-        let appends = (max > 0).then(|| {
-            let help = "Appends that were committed or replayed, by application.";
-            register.counters(
-                "sessiond_application_appends_total",
-                help,
-                &["application"],
-                &[OTHER],
-            )
-        });
+impl Metric for Applications {
+    fn make(register: Register<'_>, family: Family, labels: &[Label<'_>]) -> Self {
+        let max = register.applications;
+        let appends = (max > 0).then(|| Metric::make(register, family, labels));
         Self { appends, max, known: Arc::default() }
     }
+}
 
+impl Applications {
     fn count(&self, application: &AppName) {
         let Some(appends) = &self.appends else { return };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,14 +15,14 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, join_all};
-use prometheus::{IntCounter, IntGaugeVec, Registry, TextEncoder};
+use prometheus::{Registry, TextEncoder};
 use tokio::{task::spawn_blocking, time::timeout};
 
 pub use calls::{Calls, MeasuredCall, MethodKind};
 use families::CallMetrics;
 pub use families::{
-    CheckpointThread, ConnectionMetrics, PostgresMetrics, ReadMetrics, Refusals, SqlError,
-    SqliteMetrics, TlsMetrics, WatchMetrics, WriteMetrics,
+    CheckpointThread, ConnectionMetrics, PostgresMetrics, ReadMetrics, Refusals, ServerMetrics,
+    SqlError, SqliteMetrics, TlsMetrics, WatchMetrics, WriteMetrics,
 };
 pub use prometheus::{Histogram, IntGauge, TEXT_FORMAT};
 use register::Register;
@@ -38,14 +38,12 @@ type Probe = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 pub struct Metrics {
     registry: Registry,
     probes: Mutex<Vec<(&'static str, Probe)>>,
-    late_probes: IntCounter,
+    pub server: ServerMetrics,
     pub writes: WriteMetrics,
     pub reads: ReadMetrics,
     pub watches: WatchMetrics,
     pub connections: ConnectionMetrics,
     pub refusals: Refusals,
-    /// 1 for the condition that the server is in, by its name.
-    pub condition: IntGaugeVec,
     sqlite: OnceLock<SqliteMetrics>,
     postgres: OnceLock<PostgresMetrics>,
     tls: OnceLock<TlsMetrics>,
@@ -68,33 +66,18 @@ impl Metrics {
     pub fn new(applications: usize) -> Self {
         let registry = Registry::new();
         let register = Register { registry: &registry, applications };
-        let build_info = register.gauges(
-            "sessiond_build_info",
-            "Always 1. The label has the version of the program.",
-            "version",
-        );
-        build_info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let server = ServerMetrics::new(register);
+        server.build_info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         #[cfg(target_os = "linux")]
         register.collector(prometheus::process_collector::ProcessCollector::for_self());
         Self {
             probes: Mutex::default(),
-            late_probes: register.counter(
-                (
-                    "sessiond_scrape_timeouts_total",
-                    "Values that took too long to read, so that the scrape has earlier ones.",
-                ),
-                None,
-            ),
             writes: WriteMetrics::new(register),
             reads: ReadMetrics::new(register),
             watches: WatchMetrics::new(register),
             connections: ConnectionMetrics::new(register),
             refusals: Refusals::new(register),
-            condition: register.gauges(
-                "sessiond_condition",
-                "1 for the condition that the server is in, 0 for the others.",
-                "condition",
-            ),
+            server,
             sqlite: OnceLock::new(),
             postgres: OnceLock::new(),
             tls: OnceLock::new(),
@@ -144,7 +127,7 @@ impl Metrics {
             probes.iter().map(|(_, probe)| timeout(PROBE_TIMEOUT, probe())).collect::<Vec<_>>()
         };
         let late = join_all(begin()).await.into_iter().filter(Result::is_err).count();
-        self.late_probes.inc_by(late as u64);
+        self.server.late_probes.inc_by(late as u64);
         let registry = self.registry.clone();
         // It reads the process's own figures from files.
         let encoded =

@@ -1,11 +1,9 @@
-//! Making metrics: each is registered under its name as it is made.
+//! Making metrics: each type in its way, and registered under its name.
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, core::Collector,
 };
-
-use super::families::Applications;
 
 /// Bounds of durations in seconds: from a decision in memory to a database that hangs.
 const SECONDS: [f64; 16] = [
@@ -23,13 +21,69 @@ pub(super) struct Register<'r> {
     pub applications: usize,
 }
 
-/// Name and help. Metrics of one family differ in their label.
-type Family<'t> = (&'t str, &'t str);
-type Label<'t> = (&'t str, &'t str);
+/// Name and help. Metrics of one family differ in their labels.
+pub(super) type Family = (&'static str, &'static str);
 
-fn options((name, help): Family<'_>, label: Option<Label<'_>>) -> Opts {
-    let options = Opts::new(name, help);
-    label.into_iter().fold(options, |options, (name, value)| options.const_label(name, value))
+#[derive(Clone, Copy)]
+pub(super) enum Label<'t> {
+    /// Of this value.
+    Is(&'t str, &'t str),
+    /// Of values that come with what is counted.
+    By(&'t str),
+    /// The same, and these values are shown before they are counted.
+    Of(&'t str, &'t [&'t str]),
+}
+
+pub(super) trait Metric: Sized {
+    fn make(register: Register<'_>, family: Family, labels: &[Label<'_>]) -> Self;
+}
+
+/// How metrics of these types are made from their options and the names of their variable labels.
+macro_rules! metrics {
+    ($($type:ty: |$options:ident, $names:ident| $made:expr;)*) => {$(
+        impl Metric for $type {
+            fn make(register: Register<'_>, family: Family, labels: &[Label<'_>]) -> Self {
+                let ($options, $names) = options(family, labels);
+                register.registered($made)
+            }
+        }
+    )*};
+}
+
+metrics! {
+    IntCounter: |options, _names| Self::with_opts(options);
+    IntGauge: |options, _names| Self::with_opts(options);
+    IntGaugeVec: |options, names| Self::new(options, &names);
+    Histogram: |options, _names| Self::with_opts(with_buckets(options));
+    HistogramVec: |options, names| Self::new(with_buckets(options), &names);
+}
+
+impl Metric for IntCounterVec {
+    fn make(register: Register<'_>, family: Family, labels: &[Label<'_>]) -> Self {
+        let (options, names) = options(family, labels);
+        let counters: Self = register.registered(Self::new(options, &names));
+        if let [Label::Of(_, known)] = labels {
+            known.iter().for_each(|value| drop(counters.with_label_values(&[value])));
+        }
+        counters
+    }
+}
+
+fn options<'t>((name, help): Family, labels: &[Label<'t>]) -> (Opts, Vec<&'t str>) {
+    let (mut options, mut names) = (Opts::new(name, help), Vec::new());
+    for label in labels {
+        match label {
+            Label::Is(name, value) => options = options.const_label(*name, *value),
+            Label::By(name) | Label::Of(name, _) => names.push(*name),
+        }
+    }
+    (options, names)
+}
+
+fn with_buckets(options: Opts) -> HistogramOpts {
+    let is_time = options.name.ends_with("_seconds");
+    let bounds = if is_time { SECONDS.to_vec() } else { REQUESTS.to_vec() };
+    HistogramOpts::from(options).buckets(bounds)
 }
 
 #[expect(
@@ -45,55 +99,5 @@ impl Register<'_> {
         let metric = made.expect("a legal name");
         self.collector(metric.clone());
         metric
-    }
-
-    pub(super) fn counter(self, family: Family<'_>, label: Option<Label<'_>>) -> IntCounter {
-        self.registered(IntCounter::with_opts(options(family, label)))
-    }
-
-    /// By the values of labels. Those that are `known` are shown before they are counted.
-    pub(super) fn counters(
-        self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        known: &[&str],
-    ) -> IntCounterVec {
-        let counters = self.registered(IntCounterVec::new(Opts::new(name, help), labels));
-        for value in known {
-            counters.with_label_values(&[value]);
-        }
-        counters
-    }
-
-    pub(super) fn gauge(self, name: &str, help: &str) -> IntGauge {
-        self.registered(IntGauge::new(name, help))
-    }
-
-    pub(super) fn labelled_gauge(self, family: Family<'_>, label: Label<'_>) -> IntGauge {
-        self.registered(IntGauge::with_opts(options(family, Some(label))))
-    }
-
-    pub(super) fn gauges(self, name: &str, help: &str, label: &str) -> IntGaugeVec {
-        self.registered(IntGaugeVec::new(Opts::new(name, help), &[label]))
-    }
-
-    pub(super) fn durations(self, family: Family<'_>, label: Option<Label<'_>>) -> Histogram {
-        let options = HistogramOpts::from(options(family, label)).buckets(SECONDS.to_vec());
-        self.registered(Histogram::with_opts(options))
-    }
-
-    pub(super) fn labelled_durations(self, name: &str, help: &str) -> HistogramVec {
-        let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
-        self.registered(HistogramVec::new(options, &["method", "code"]))
-    }
-
-    pub(super) fn sizes(self, name: &str, help: &str) -> Histogram {
-        let options = HistogramOpts::new(name, help).buckets(REQUESTS.to_vec());
-        self.registered(Histogram::with_opts(options))
-    }
-
-    pub(super) fn applications(self) -> Applications {
-        Applications::new(self, self.applications)
     }
 }

@@ -169,7 +169,8 @@ impl ConnectionAccount {
         Ok(call)
     }
 
-    fn item(self: &Arc<Self>) -> CallAccount {
+    /// An account that holds nothing yet.
+    pub fn item(self: &Arc<Self>) -> CallAccount {
         let held = Held { connection: Arc::clone(self), bytes: AtomicUsize::new(0) };
         CallAccount(Some(Arc::new(held)))
     }

@@ -15,6 +15,7 @@ use crate::{
     config::{Config, Listen, TlsArgs},
     pem,
     server::tls::{Protocol, Tls},
+    store::instant,
 };
 
 #[derive(Parser)]
@@ -285,7 +286,7 @@ async fn requests_that_do_not_end_do_not_keep_probes_away() {
 async fn a_connection_has_two_seconds_for_the_head_of_its_request() {
     let (_serving, address) = serving().await;
     for sent in ["", "GET /livez HTTP/1.1\r\nhost:"] {
-        let began = tokio::time::Instant::now();
+        let began = instant();
         assert_eq!(rest(connect(&address, sent).await).await, "");
         let lasted = began.elapsed();
         assert!(lasted >= HEAD_TIMEOUT && lasted < ANSWER_TIMEOUT, "{lasted:?}");

@@ -74,7 +74,7 @@ fn begun(
 ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
     let (client, server) = duplex(1 << 20);
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let dispatch = dispatch(services, &phase).with_caller(caller, Arc::default());
+    let dispatch = dispatch(services, &phase).with_caller(caller, Arc::default(), Arc::default());
     let watcher = GracefulShutdown::new().watcher();
     (connection(server, dispatch, phase.subscribe(), watcher), client, phase)
 }

@@ -145,7 +145,7 @@ async fn a_client_that_does_not_take_its_answers_gets_no_further_reads() {
     let mut waiting = pin!(call(&mut same, READ, EMPTY));
     assert!(poll!(&mut waiting).is_pending());
     call(&mut dispatch, APPEND, EMPTY).await;
-    call(&mut dispatch.with_caller(None, Arc::default()), READ, EMPTY).await;
+    call(&mut dispatch.with_caller(None, Arc::default(), Arc::default()), READ, EMPTY).await;
     assert!(poll!(&mut waiting).is_pending(), "another connection has its own");
     drop(answers.pop());
     assert!(poll!(&mut waiting).is_ready());

@@ -6,11 +6,17 @@ use std::sync::{
 };
 
 use super::{scope::ScopeRecord, *};
-use crate::tests::{address, at, change, creation, delta, fork_of, user_scope};
+use crate::{
+    account::Account,
+    tests::{
+        address, at, batch, call, change, creation, delta, event, fork_of, one, query, user_scope,
+    },
+};
 use sessiond_core::{
     commit::{CreateSession, Fork, ScopeKey},
     domain::{
         delta::Delta,
+        error::Bounded,
         id::AppName,
         json::Json,
         limits::SCOPE_BYTES,
@@ -115,4 +121,35 @@ async fn an_unfinished_fork_is_kept_for_a_minute_after_its_last_piece() {
     assert_eq!(sweep(60 + 59).await, 0);
     assert!(matches!(copy(&fork).await, Err(Error::StoreUnavailable(_))));
     assert_eq!(sweep(1_000).await, 0);
+}
+
+#[tokio::test]
+async fn a_write_with_a_long_answer_waits_for_a_client_that_does_not_take_its_answers() {
+    let (_, store) = store();
+    let store: Arc<dyn Store> = store;
+    let account = Account::new(400, || {});
+    let connection = account.connection();
+    let context = || {
+        let account = connection.item();
+        RequestContext { account, ..call() }
+    };
+    store.create_session(&context(), creation("u", "s")).await.unwrap();
+    let first = context();
+    let event = event(
+        "1",
+        &[(
+            "k",
+            "\"a value of more than a hundred bytes, so that one answer is more than the quarter of the account that a connection has\"",
+        )],
+    );
+    let appended = store.append(&first, batch("s", [event])).await.unwrap();
+    assert_eq!(account.bytes(), appended.events[0].event.bytes(), "its answer is charged");
+    let refused = store.append(&context(), one("s", "2", &[])).await;
+    assert!(matches!(refused, Err(Error::Overloaded { what: Bounded::Buffers, .. })));
+    let info = store.read_session(query("s")).await.unwrap().info;
+    assert_eq!(info.last_sequence, 1, "nothing was applied");
+    store.delete_session(&context(), address("s").into()).await.unwrap();
+    drop(first);
+    assert_eq!(account.bytes(), 0);
+    store.create_session(&context(), creation("u", "s")).await.unwrap();
 }
