@@ -11,6 +11,7 @@ use tonic_types::StatusExt;
 
 use super::{prelude::*, within};
 use crate::domain::{
+    SCOPE_KEYS,
     error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
     limits::SCOPE_BYTES,
 };
@@ -101,6 +102,10 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             report.with("asked", asked).with("last_sequence", last_sequence)
         }
         Error::StateTooLarge(scope) => state_too_large(scope.as_str(), SCOPE_BYTES),
+        Error::TooManyKeys(scope) => {
+            let report = new(Reason::StateTooLarge, TOO_MANY_KEYS).with("scope", scope.as_str());
+            report.with("limit", SCOPE_KEYS)
+        }
         Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
         Error::AnswerTooLarge => {
             new(Reason::AnswerTooLarge, ANSWER_TOO_LARGE).with("limit", MESSAGE_BYTES)
@@ -146,6 +151,8 @@ const BEYOND_LAST_SEQUENCE: &str = "Sequence {asked} is greater than the last se
     {last_sequence}. Send {last_sequence} or less.";
 const STATE_TOO_LARGE: &str = "The {scope} state would exceed {limit} bytes. \
     Remove keys, or store large values elsewhere.";
+const TOO_MANY_KEYS: &str = "The {scope} state would have more than {limit} keys. \
+    Remove keys, or keep many small values in one.";
 const CURSOR_OF_OTHER_STORE: &str =
     "The cursor belongs to another store. Start the watch without a cursor.";
 const DISK_FULL: &str = "The disk of the store is full and nothing was applied. \
