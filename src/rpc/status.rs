@@ -11,9 +11,8 @@ use tonic_types::StatusExt;
 
 use super::{prelude::*, within};
 use crate::domain::{
-    SCOPE_KEYS,
     error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
-    limits::SCOPE_BYTES,
+    limits::{SCOPE_BYTES, SCOPE_KEYS},
 };
 use caller::{invalid_credential, permission_denied, rate_limited};
 use report::{Report, encoded_bytes};
@@ -102,10 +101,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             report.with("asked", asked).with("last_sequence", last_sequence)
         }
         Error::StateTooLarge(scope) => state_too_large(scope.as_str(), SCOPE_BYTES),
-        Error::TooManyKeys(scope) => {
-            let report = new(Reason::StateTooLarge, TOO_MANY_KEYS).with("scope", scope.as_str());
-            report.with("limit", SCOPE_KEYS)
-        }
+        Error::TooManyKeys(scope) => too_many_keys(*scope),
         Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
         Error::AnswerTooLarge => {
             new(Reason::AnswerTooLarge, ANSWER_TOO_LARGE).with("limit", MESSAGE_BYTES)
@@ -295,6 +291,11 @@ fn missing_state_key(keys: &[String]) -> Report {
         ),
     };
     Report::new(Reason::MissingStateKey, message).with_list("keys", keys)
+}
+
+fn too_many_keys(scope: ScopeKind) -> Report {
+    let report = Report::new(Reason::StateTooLarge, TOO_MANY_KEYS).with("scope", scope.as_str());
+    report.with("limit", SCOPE_KEYS)
 }
 
 fn state_too_large(scope: &str, limit: usize) -> Report {

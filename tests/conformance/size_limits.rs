@@ -184,11 +184,11 @@ pub async fn new_keys_fill_a_scope_to_their_limit(fixture: &mut Fixture) {
             assert_eq!(answer.unwrap_err(), refused);
         }
         fixture.put(path, "4", of(&[next])).await;
-        let add = || append(path, [event("5", of(&[beyond.clone()]))]);
+        let add = || append(path, [event("5", of(std::slice::from_ref(&beyond)))]);
         assert_eq!(fixture.append(add()).await.unwrap_err(), refused);
         // What is there can be overwritten, exchanged, removed, and come back.
         fixture.put(path, "6", of(&names[..5])).await;
-        fixture.put(path, "7", of(&[beyond.clone()]).remove(&[&name(7)])).await;
+        fixture.put(path, "7", of(std::slice::from_ref(&beyond)).remove(&[&name(7)])).await;
         fixture.put(path, "8", remove(&[&name(8), &name(9)])).await;
         fixture.put(path, "9", of(&[name(8)])).await;
         fixture.put(path, "10", of(&[name(9)])).await;

@@ -123,6 +123,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let wait = async {
         while !is_so() {
+            // Bounded poll: metrics are read again until PATIENCE ends.
             sleep(Duration::from_millis(20)).await;
         }
     };

@@ -87,7 +87,7 @@ impl Tables {
         static EVENT: LazyLock<String> = LazyLock::new(|| {
             format!("SELECT {EVENT_COLUMNS} FROM event WHERE event_id = ?2 AND session = ?1")
         });
-        self.one(&EVENT, (incarnation.0, id.as_str()), |row| row::event(row))
+        self.one(&EVENT, (incarnation.0, id.as_str()), row::event)
     }
 
     pub(super) fn key(&self, node: NodeId, name: &str) -> Result<Option<(Json, Version)>> {

@@ -31,7 +31,7 @@ pub use guarded::{EndInvocation, Guarded};
 use limits::Limits;
 pub use limits::{LimitOptions, WatchPermit};
 use reads::{Buffered, ReadTurns};
-use sessiond_access::{Policies, Principal};
+use sessiond_access::Policies;
 use sessiond_core::{
     commit::{
         Append, Appended, CreateSession, Created, DeleteSession, ForkSession, RewindSession,
@@ -145,11 +145,6 @@ impl Gate {
         list_users(UsersQuery) -> NamePage<UserId>;
         read_state(StateQuery) -> StateView;
         read_changes(WatchQuery) -> WatchPage;
-    }
-
-    /// The refusal of an append of a caller that ignores the refusals of its limit. It needs no decoding of the append.
-    pub fn flood(&self, principal: &Principal) -> Option<Error> {
-        self.limits.flood(principal)
     }
 
     /// Gives an append its session's full key, which is read if a bare id names it.

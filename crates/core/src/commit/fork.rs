@@ -88,15 +88,17 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
         created_versions: source.info.created_versions,
     };
     let markers = source.markers.iter().filter(|marker| marker.sequence <= *up_to);
-    let set = |(name, (value, version)): (&Box<str>, &(Json, Version))| {
-        (name.clone(), KeyRow { is_new: true, value: Some(value.clone()), version: *version })
+    let set = |(value, version): &(Json, Version)| KeyRow {
+        is_new: true,
+        value: Some(value.clone()),
+        version: *version,
     };
     let own = ScopeChange {
         before: *up_to,
         base: 0,
         version: *up_to,
         state_bytes: state.iter().map(|(name, (value, _))| entry_bytes(name, value)).sum(),
-        state: state.iter().map(set).collect(),
+        state: state.iter().map(|(name, it)| (name.clone(), set(it))).collect(),
         key_count: Some(state.len()),
         log: Vec::new(),
     };

@@ -260,7 +260,7 @@ impl ScopeState {
     /// Whether a store has to count the keys of this scope, because the needs of a request may add one.
     pub fn has_to_count(&self, needs: &ReadSet<'_>, kind: ScopeKind) -> bool {
         let is_new = |key: &&StateKey| key.scope() == Some(kind) && self.get(key.name()).is_none();
-        self.key_count().is_none() && needs.written.iter().any(|key| is_new(key))
+        self.key_count().is_none() && needs.written.iter().any(is_new)
     }
 
     /// Whether it is known what a key is.

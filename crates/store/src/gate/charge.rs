@@ -27,10 +27,10 @@ impl Drop for Charge<'_> {
 mod tests {
     use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use crate::{
-        Gate, LimitOptions, SystemClock,
+        Gate, LimitOptions, SystemClock, instant,
         memory::MemoryStore,
         tests::{batch, call, creation, event_of, fork_of, json, key, one},
     };
@@ -87,7 +87,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn operations_on_a_large_value_are_held_to_the_limit() {
         let gate = gate().await;
-        let (began, mut appends) = (Instant::now(), 0);
+        let (began, mut appends) = (instant(), 0);
         while began.elapsed() < Duration::from_secs(60) {
             match append(&gate, to_list(&appends.to_string(), 0)).await {
                 Ok(()) => appends += 1,

@@ -80,11 +80,6 @@ impl Limits {
         self.principal_appends.as_ref().map_or(Ok(()), |it| it.take(principal.name(), events))
     }
 
-    /// The refusal of an append of a caller that goes on and on beyond its limit, whatever it holds.
-    pub(super) fn flood(&self, principal: &Principal) -> Option<Error> {
-        self.principal_appends.as_ref()?.flood(principal.name())
-    }
-
     /// Counts a write against its application alone.
     pub(super) fn application_write(
         &self,
@@ -179,10 +174,7 @@ mod tests {
 
     use tokio::time::advance;
 
-    use super::{
-        rate::{SECOND, UNHEEDED},
-        *,
-    };
+    use super::{rate::SECOND, *};
 
     fn app(name: &str) -> AppName {
         AppName::new(name).unwrap()
@@ -259,75 +251,6 @@ mod tests {
         assert_eq!(wait(&limits, "a", 900), 0, "a larger one may take the limit of a second");
         assert_eq!(wait(&limits, "a", 1), 901);
         assert_eq!(wait(&limits, "a", 1000), 1000);
-    }
-
-    /// A caller that is flooding, with a limit of 10 a second.
-    fn flooding() -> Limits {
-        let limits = Limits::new(LimitOptions {
-            principal_appends: NonZeroU32::new(10),
-            ..LimitOptions::default()
-        });
-        while limits.principal_write(&Principal::Local, 1).is_ok() {}
-        for _ in 1..UNHEEDED {
-            assert_eq!(limits.flood(&Principal::Local), None, "it may have seen no refusal yet");
-            assert!(limits.principal_write(&Principal::Local, 1).is_err());
-        }
-        assert!(limits.flood(&Principal::Local).is_some());
-        limits
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_does_not_heed_refusals_is_refused_unseen() {
-        let limits = flooding();
-        let append = || limits.principal_write(&Principal::Local, 1);
-        let flood = || limits.flood(&Principal::Local);
-        assert_eq!(flood(), append().err(), "the same refusal");
-        advance(SECOND * 3 / 10).await;
-        for _ in 0..3 {
-            assert_eq!(flood(), None, "it is within the limit");
-        }
-        assert!(flood().is_some(), "those before it may take all of the limit");
-        for _ in 0..3 {
-            assert!(append().is_ok());
-        }
-        assert!(flood().is_some(), "it goes on");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_flood_ends_with_as_many_writes_as_refusals() {
-        let limits = flooding();
-        let append = || limits.principal_write(&Principal::Local, 1);
-        let flood = || limits.flood(&Principal::Local);
-        let appends = async |count| {
-            for _ in 0..count {
-                advance(SECOND / 10).await;
-                assert!(append().is_ok());
-            }
-        };
-        appends(UNHEEDED - 1).await;
-        assert!(flood().is_some(), "a refusal begins the count anew");
-        appends(UNHEEDED - 1).await;
-        assert!(append().is_err(), "and so does one of a call that was decoded");
-        appends(UNHEEDED - 1).await;
-        assert!(flood().is_some());
-        appends(UNHEEDED).await;
-        assert_eq!(flood(), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_flood_ends_when_nothing_is_accepted() {
-        let limits = flooding();
-        advance(SECOND).await;
-        let let_through = (0..20).take_while(|_| limits.flood(&Principal::Local).is_none());
-        assert_eq!(let_through.count(), 10, "as many as the limit allows");
-        advance(SECOND).await;
-        let let_through = (0..20).take_while(|_| limits.flood(&Principal::Local).is_none());
-        assert_eq!(let_through.count(), 20, "they were no events");
-        let limits = flooding();
-        advance(SECOND).await;
-        limits.sweep();
-        let let_through = (0..20).take_while(|_| limits.flood(&Principal::Local).is_none());
-        assert_eq!(let_through.count(), 20, "it was quiet");
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,34 +19,14 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// a tenth of a second's. The appends of others wait for a burst.
 const BURST: u32 = 100;
 
-/// After this many more refusals than accepted writes a caller is flooding: only as many of its appends are decoded as its limit allows.
-pub(super) const UNHEEDED: u32 = 100;
-
 /// Appends a second of each key, by the generic cell rate algorithm.
 pub(super) struct Appends {
     what: Limited,
     limit: NonZeroU32,
     /// The time that a burst takes at the limit's rate.
     burst: Duration,
-    pub(super) used: Mutex<HashMap<String, Used>>,
-}
-
-/// What counts against a key.
-pub(super) struct Used {
-    /// When the events so far will have taken their time at the limit's rate.
-    until: Instant,
-    /// The same for the calls that [`Appends::flood`] has let through, each for one event.
-    let_through: Instant,
-    /// Refusals, less the writes that were accepted since; at most [`UNHEEDED`].
-    refusals: u32,
-    /// `refusals` has reached [`UNHEEDED`] and has not returned to 0 since.
-    is_flooding: bool,
-}
-
-impl Used {
-    fn until(until: Instant, now: Instant) -> Self {
-        Self { until, let_through: now, refusals: 0, is_flooding: false }
-    }
+    /// When the events of a key so far will have taken their time at the limit's rate.
+    pub(super) used: Mutex<HashMap<String, Instant>>,
 }
 
 impl Appends {
@@ -59,20 +39,15 @@ impl Appends {
     /// against its caller. Both count in full: what follows waits longer.
     pub(super) fn take(&self, key: &str, events: usize) -> Result<(), Error> {
         let (now, cost) = (instant(), self.cost(events));
-        let mut all = lock(&self.used);
-        let Some(used) = all.get_mut(key) else {
-            all.insert(key.to_owned(), Used::until(now + cost, now));
+        let mut used = lock(&self.used);
+        let Some(until) = used.get_mut(key) else {
+            used.insert(key.to_owned(), now + cost);
             return Ok(());
         };
-        if let Some(refusal) = self.refusal(used.until, cost, now) {
-            used.refusals =
-                if used.is_flooding { UNHEEDED } else { UNHEEDED.min(used.refusals + 1) };
-            used.is_flooding |= used.refusals == UNHEEDED;
+        if let Some(refusal) = self.refusal(*until, cost, now) {
             return Err(refusal);
         }
-        used.until = used.until.max(now) + cost;
-        used.refusals = used.refusals.saturating_sub(1);
-        used.is_flooding &= used.refusals > 0;
+        *until = (*until).max(now) + cost;
         Ok(())
     }
 
@@ -84,9 +59,9 @@ impl Appends {
     /// Counts events of a write that has passed already.
     pub(super) fn charge(&self, key: &str, events: usize) {
         let (now, cost) = (instant(), self.cost(events));
-        let mut all = lock(&self.used);
-        let used = all.entry(key.to_owned()).or_insert_with(|| Used::until(now, now));
-        used.until = used.until.max(now) + cost;
+        let mut used = lock(&self.used);
+        let until = used.entry(key.to_owned()).or_insert(now);
+        *until = (*until).max(now) + cost;
     }
 
     /// The refusal of what costs this, behind what takes until then; `None`: it is within the limit.
@@ -102,30 +77,11 @@ impl Appends {
         })
     }
 
-    /// Refuses an append of a flooding caller, unless the limit allows an event for which no earlier append was let through.
-    pub(super) fn flood(&self, key: &str) -> Option<Error> {
-        let mut all = lock(&self.used);
-        let used = all.get_mut(key).filter(|used| used.is_flooding)?;
-        let (now, one) = (instant(), SECOND / self.limit.get());
-        // Nothing was accepted for a while, so these are partial events, which are not limited, or calls that fail.
-        if used.until + self.burst <= now {
-            (used.refusals, used.is_flooding) = (0, false);
-            return None;
-        }
-        let until = used.until.max(used.let_through);
-        let refusal = self.refusal(until, one, now);
-        match refusal {
-            Some(_) => used.refusals = UNHEEDED,
-            None => used.let_through = until.max(now) + one,
-        }
-        refusal
-    }
-
     pub(super) fn sweep(&self) {
         let now = instant();
-        let mut all = lock(&self.used);
-        all.retain(|_, used| used.until > now);
-        all.shrink_to_fit();
+        let mut used = lock(&self.used);
+        used.retain(|_, until| *until > now);
+        used.shrink_to_fit();
     }
 }
 
