@@ -182,7 +182,8 @@ type ListApplicationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Applications.
 	Applications []*Application `protobuf:"bytes,1,rep,name=applications,proto3" json:"applications,omitempty"`
-	// Empty on the last page.
+	// Empty on the last page. A page ends when the server has looked at enough for
+	// it: it may be short, or even empty, and have a token.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -301,7 +302,8 @@ type ListUsersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Users.
 	Users []*User `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
-	// Empty on the last page.
+	// Empty on the last page. A page ends when the server has looked at enough for
+	// it: it may be short, or even empty, and have a token.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

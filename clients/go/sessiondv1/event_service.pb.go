@@ -766,7 +766,8 @@ type ListEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Events.
 	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// Empty on the last page.
+	// Empty on the last page. A page ends when the server has looked at enough for
+	// it: it may be short, or even empty, and have a token.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

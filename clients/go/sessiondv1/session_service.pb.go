@@ -476,8 +476,9 @@ type GetSessionResponse struct {
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// Events selected, oldest first, as many as fit beside the state.
 	Events []*Event `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
-	// Set when not all events fitted: continue with EventService.ListEvents, which
-	// keeps to the same `as_of_sequence`.
+	// Set when not all events fitted, or a filter has looked at enough of them:
+	// continue with EventService.ListEvents, which keeps to the same
+	// `as_of_sequence`. There may be a token without an event.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -650,7 +651,8 @@ type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sessions.
 	Sessions []*Session `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// Empty on the last page.
+	// Empty on the last page. A page ends when the server has looked at enough for
+	// it: it may be short, or even empty, and have a token.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -721,7 +721,8 @@ type ListKeyChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Changes, newest first.
 	Changes []*KeyChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Empty on the last page.
+	// Empty on the last page. A page ends when the server has looked at enough for
+	// it: it may be short, or even empty, and have a token.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -544,8 +544,9 @@ pub struct GetSessionResponse {
     /// Events selected, oldest first, as many as fit beside the state.
     #[prost(message, repeated, tag = "2")]
     pub events: ::prost::alloc::vec::Vec<Event>,
-    /// Set when not all events fitted: continue with EventService.ListEvents, which
-    /// keeps to the same `as_of_sequence`.
+    /// Set when not all events fitted, or a filter has looked at enough of them:
+    /// continue with EventService.ListEvents, which keeps to the same
+    /// `as_of_sequence`. There may be a token without an event.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
 }
@@ -588,7 +589,8 @@ pub struct ListSessionsResponse {
     /// Sessions.
     #[prost(message, repeated, tag = "1")]
     pub sessions: ::prost::alloc::vec::Vec<Session>,
-    /// Empty on the last page.
+    /// Empty on the last page. A page ends when the server has looked at enough for
+    /// it: it may be short, or even empty, and have a token.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
 }
@@ -1209,7 +1211,8 @@ pub struct ListEventsResponse {
     /// Events.
     #[prost(message, repeated, tag = "1")]
     pub events: ::prost::alloc::vec::Vec<Event>,
-    /// Empty on the last page.
+    /// Empty on the last page. A page ends when the server has looked at enough for
+    /// it: it may be short, or even empty, and have a token.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
 }
@@ -1615,7 +1618,8 @@ pub struct ListKeyChangesResponse {
     /// Changes, newest first.
     #[prost(message, repeated, tag = "1")]
     pub changes: ::prost::alloc::vec::Vec<KeyChange>,
-    /// Empty on the last page.
+    /// Empty on the last page. A page ends when the server has looked at enough for
+    /// it: it may be short, or even empty, and have a token.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
 }
@@ -2192,7 +2196,8 @@ pub struct ListApplicationsResponse {
     /// Applications.
     #[prost(message, repeated, tag = "1")]
     pub applications: ::prost::alloc::vec::Vec<Application>,
-    /// Empty on the last page.
+    /// Empty on the last page. A page ends when the server has looked at enough for
+    /// it: it may be short, or even empty, and have a token.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
 }
@@ -2215,7 +2220,8 @@ pub struct ListUsersResponse {
     /// Users.
     #[prost(message, repeated, tag = "1")]
     pub users: ::prost::alloc::vec::Vec<User>,
-    /// Empty on the last page.
+    /// Empty on the last page. A page ends when the server has looked at enough for
+    /// it: it may be short, or even empty, and have a token.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
 }

@@ -101,7 +101,9 @@ class ListApplicationsResponse(_message.Message):
     APPLICATIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page."""
+    """Empty on the last page. A page ends when the server has looked at enough for
+    it: it may be short, or even empty, and have a token.
+    """
     @_builtins.property
     def applications(self) -> _containers.RepeatedCompositeFieldContainer[Global___Application]:
         """Applications."""
@@ -163,7 +165,9 @@ class ListUsersResponse(_message.Message):
     USERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page."""
+    """Empty on the last page. A page ends when the server has looked at enough for
+    it: it may be short, or even empty, and have a token.
+    """
     @_builtins.property
     def users(self) -> _containers.RepeatedCompositeFieldContainer[Global___User]:
         """Users."""

@@ -309,8 +309,9 @@ class GetSessionResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Set when not all events fitted: continue with EventService.ListEvents, which
-    keeps to the same `as_of_sequence`.
+    """Set when not all events fitted, or a filter has looked at enough of them:
+    continue with EventService.ListEvents, which keeps to the same
+    `as_of_sequence`. There may be a token without an event.
     """
     @_builtins.property
     def session(self) -> _types_pb2.Session:
@@ -439,7 +440,9 @@ class ListSessionsResponse(_message.Message):
     SESSIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page."""
+    """Empty on the last page. A page ends when the server has looked at enough for
+    it: it may be short, or even empty, and have a token.
+    """
     @_builtins.property
     def sessions(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Session]:
         """Sessions."""

@@ -103,7 +103,8 @@ export type ListApplicationsResponse = Message<"sessiond.v1.ListApplicationsResp
   applications: Application[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page. A page ends when the server has looked at enough for
+   * it: it may be short, or even empty, and have a token.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -166,7 +167,8 @@ export type ListUsersResponse = Message<"sessiond.v1.ListUsersResponse"> & {
   users: User[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page. A page ends when the server has looked at enough for
+   * it: it may be short, or even empty, and have a token.
    *
    * @generated from field: string next_page_token = 2;
    */

@@ -459,7 +459,8 @@ export type ListEventsResponse = Message<"sessiond.v1.ListEventsResponse"> & {
   events: Event[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page. A page ends when the server has looked at enough for
+   * it: it may be short, or even empty, and have a token.
    *
    * @generated from field: string next_page_token = 2;
    */

@@ -268,8 +268,9 @@ export type GetSessionResponse = Message<"sessiond.v1.GetSessionResponse"> & {
   events: Event[];
 
   /**
-   * Set when not all events fitted: continue with EventService.ListEvents, which
-   * keeps to the same `as_of_sequence`.
+   * Set when not all events fitted, or a filter has looked at enough of them:
+   * continue with EventService.ListEvents, which keeps to the same
+   * `as_of_sequence`. There may be a token without an event.
    *
    * @generated from field: string next_page_token = 3;
    */
@@ -369,7 +370,8 @@ export type ListSessionsResponse = Message<"sessiond.v1.ListSessionsResponse"> &
   sessions: Session[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page. A page ends when the server has looked at enough for
+   * it: it may be short, or even empty, and have a token.
    *
    * @generated from field: string next_page_token = 2;
    */

@@ -436,7 +436,8 @@ export type ListKeyChangesResponse = Message<"sessiond.v1.ListKeyChangesResponse
   changes: KeyChange[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page. A page ends when the server has looked at enough for
+   * it: it may be short, or even empty, and have a token.
    *
    * @generated from field: string next_page_token = 2;
    */
