@@ -63,9 +63,8 @@ impl Default for EngineOptions {
 /// disk holds rows that nothing reads.
 const SWEEP_SECS: u64 = 5;
 
-/// How long the sweep rests after a piece, in multiples of the time that the piece took: it gets at most a third of the writer's time,
-/// in which it removes more short-lived sessions than 2,000 a second.
-const SWEEP_PAUSE: u32 = 2;
+/// How long the sweep rests after a piece, in multiples of the time that the piece took: it gets at most a quarter of the writer's time.
+const SWEEP_PAUSE: u32 = 3;
 
 /// The use cases, over one store.
 pub struct Engine {

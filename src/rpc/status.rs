@@ -12,7 +12,7 @@ use tonic_types::StatusExt;
 use super::{prelude::*, within};
 use crate::domain::{
     error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
-    limits::{SCOPE_BYTES, SCOPE_KEYS},
+    limits::SCOPE_BYTES,
 };
 use caller::{invalid_credential, permission_denied, rate_limited};
 use report::{Report, encoded_bytes};
@@ -101,7 +101,6 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             report.with("asked", asked).with("last_sequence", last_sequence)
         }
         Error::StateTooLarge(scope) => state_too_large(scope.as_str(), SCOPE_BYTES),
-        Error::TooManyKeys(scope) => too_many_keys(*scope),
         Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
         Error::AnswerTooLarge => {
             new(Reason::AnswerTooLarge, ANSWER_TOO_LARGE).with("limit", MESSAGE_BYTES)
@@ -147,8 +146,6 @@ const BEYOND_LAST_SEQUENCE: &str = "Sequence {asked} is greater than the last se
     {last_sequence}. Send {last_sequence} or less.";
 const STATE_TOO_LARGE: &str = "The {scope} state would exceed {limit} bytes. \
     Remove keys, or store large values elsewhere.";
-const TOO_MANY_KEYS: &str = "The {scope} state would have more than {limit} keys. \
-    Remove keys, or keep many small values in one.";
 const CURSOR_OF_OTHER_STORE: &str =
     "The cursor belongs to another store. Start the watch without a cursor.";
 const DISK_FULL: &str = "The disk of the store is full and nothing was applied. \
@@ -291,11 +288,6 @@ fn missing_state_key(keys: &[String]) -> Report {
         ),
     };
     Report::new(Reason::MissingStateKey, message).with_list("keys", keys)
-}
-
-fn too_many_keys(scope: ScopeKind) -> Report {
-    let report = Report::new(Reason::StateTooLarge, TOO_MANY_KEYS).with("scope", scope.as_str());
-    report.with("limit", SCOPE_KEYS)
 }
 
 fn state_too_large(scope: &str, limit: usize) -> Report {

@@ -246,7 +246,6 @@ suite! {
         a_full_scope_stops_nothing_else,
         a_batch_fits_event_by_event,
         the_past_always_fits,
-        new_keys_fill_a_scope_to_their_limit,
     }
     watching {
         events_come_before_changes_by_others,

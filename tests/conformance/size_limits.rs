@@ -4,7 +4,7 @@ use sessiond::{
     domain::{
         delta::{Delta, Operation},
         error::Error,
-        limits::{SCOPE_BYTES, SCOPE_KEYS, VALUE_BYTES},
+        limits::{SCOPE_BYTES, VALUE_BYTES},
         scope::ScopeKind,
     },
     store::CreateSession,
@@ -161,38 +161,4 @@ pub async fn the_past_always_fits(fixture: &mut Fixture) {
     let refused = fixture.append(grown).await.unwrap_err();
     assert_eq!(refused, Error::StateTooLarge(ScopeKind::Session));
     fixture.put("a/u/s", "3", set(&[("n", "1")])).await;
-}
-
-pub async fn new_keys_fill_a_scope_to_their_limit(fixture: &mut Fixture) {
-    for (prefix, kind) in SCOPES {
-        let path = &*format!("{kind}/u/s");
-        let name = |at: usize| format!("{prefix}{at}");
-        let names: Vec<String> = (0..SCOPE_KEYS).map(name).collect();
-        let of = |names: &[String]| {
-            set(&names.iter().map(|name| (name.as_str(), "1")).collect::<Vec<_>>())
-        };
-        fixture.create_session(create(path, &[])).await.unwrap();
-        fixture.put(path, "1", of(&names[..SCOPE_KEYS / 2])).await;
-        // One of them is overwritten.
-        fixture.put(path, "2", of(&names[SCOPE_KEYS / 2 - 1..SCOPE_KEYS - 1])).await;
-        let refused = Error::TooManyKeys(kind);
-        let [next, beyond] = [0, 1].map(|more| name(SCOPE_KEYS + more));
-        for delta in
-            [of(&[next.clone(), beyond.clone()]), of(&[next.clone(), name(0), beyond.clone()])]
-        {
-            let answer = fixture.append(append(path, [event("3", delta)])).await;
-            assert_eq!(answer.unwrap_err(), refused);
-        }
-        fixture.put(path, "4", of(&[next])).await;
-        let add = || append(path, [event("5", of(std::slice::from_ref(&beyond)))]);
-        assert_eq!(fixture.append(add()).await.unwrap_err(), refused);
-        // What is there can be overwritten, exchanged, removed, and come back.
-        fixture.put(path, "6", of(&names[..5])).await;
-        fixture.put(path, "7", of(std::slice::from_ref(&beyond)).remove(&[&name(7)])).await;
-        fixture.put(path, "8", remove(&[&name(8), &name(9)])).await;
-        fixture.put(path, "9", of(&[name(8)])).await;
-        fixture.put(path, "10", of(&[name(9)])).await;
-        let again = append(path, [event("11", of(&[name(7)]))]);
-        assert_eq!(fixture.append(again).await.unwrap_err(), refused);
-    }
 }

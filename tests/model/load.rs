@@ -135,7 +135,6 @@ fn head(tables: &Tables, key: &ScopeKey) -> ScopeState {
     ScopeState {
         version: row.map_or(0, |row| row.version),
         state_bytes: row.map_or(0, |row| row.state_bytes),
-        key_count: Some(tables.state(key).count()),
         ..ScopeState::default()
     }
 }

@@ -187,8 +187,7 @@ impl Writer {
     }
 
     fn put_scope(&mut self, key: &ScopeKey, change: &ScopeChange) -> Result<()> {
-        let ScopeChange { before, base, version, state_bytes, key_count: _, state, log: rows } =
-            change;
+        let ScopeChange { before, base, version, state_bytes, state, log: rows } = change;
         let log = Log { node: self.node_of(key)?, kind: key.kind() };
         if *before == 0 && *base > 0 {
             self.tables.run("UPDATE scope SET base = ?2 WHERE id = ?1", (log.node, base))?;

@@ -181,10 +181,6 @@ impl Writer {
                 state.keys.insert(name.into(), value);
             }
         }
-        if state.has_to_count(needs, scope.kind()) {
-            let sql = "SELECT count(*) FROM state WHERE node = ?1";
-            state.key_count = tables.value(sql, [state.row])?;
-        }
         Ok(())
     }
 

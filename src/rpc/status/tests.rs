@@ -104,7 +104,6 @@ fn rows() -> Vec<Row> {
         (Error::CursorOfOtherStore, Code::FailedPrecondition, "CURSOR_OF_OTHER_STORE", &[]),
         (beyond, Code::OutOfRange, "BEYOND_LAST_SEQUENCE", &[("asked", "9"), ("last_sequence", "4")]),
         (Error::StateTooLarge(ScopeKind::User), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "user"), ("limit", "1048576")]),
-        (Error::TooManyKeys(ScopeKind::Session), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "session"), ("limit", "20000")]),
         (Error::InvocationTooLarge(7), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "invocation"), ("limit", "7")]),
         (Error::MessageTooLarge, Code::ResourceExhausted, "MESSAGE_TOO_LARGE", &[("limit", "4194304")]),
         (Error::AnswerTooLarge, Code::ResourceExhausted, "ANSWER_TOO_LARGE", &[("limit", "4194304")]),

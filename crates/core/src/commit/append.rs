@@ -146,8 +146,6 @@ pub fn rewind(tx: &mut Transaction<'_>, rewind: &RewindSession) -> Result<Append
     let incarnation = session.info.incarnation;
     let scope = Scope::Session(key.clone());
     let mut overlay = Overlay::new(tx.loaded, tx.loaded.complete(&scope)?);
-    // It may bring back what was there before the limit.
-    overlay.max_keys = usize::MAX;
     if let Some(stored) = tx.loaded.event(incarnation, event_id)? {
         if stored.fingerprint != *fingerprint {
             Err(Error::EventIdReused(event_id.clone()))?;

@@ -125,8 +125,6 @@ pub struct ScopeChange {
     pub base: Version,
     /// Of the scope's state after them: the sum of names and values.
     pub state_bytes: usize,
-    /// Of the keys with a value after them, if they were counted.
-    pub key_count: Option<usize>,
     /// Keys that changed, by name.
     pub state: BTreeMap<Box<str>, KeyRow>,
     /// For an application or a user, one row a version. A session's log is its events.
@@ -147,8 +145,8 @@ impl ScopeChange {
 
     /// Adds the changes of a later request.
     pub fn append(&mut self, later: Self) {
-        let Self { before: _, base: _, version, state_bytes, key_count, state, log } = later;
-        (self.version, self.state_bytes, self.key_count) = (version, state_bytes, key_count);
+        let Self { before: _, base: _, version, state_bytes, state, log } = later;
+        (self.version, self.state_bytes) = (version, state_bytes);
         state.into_iter().for_each(|(name, row)| self.put(name, row));
         self.log.extend(log);
     }

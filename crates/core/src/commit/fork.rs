@@ -99,7 +99,6 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
         version: *up_to,
         state_bytes: state.iter().map(|(name, (value, _))| entry_bytes(name, value)).sum(),
         state: state.iter().map(|(name, it)| (name.clone(), set(it))).collect(),
-        key_count: Some(state.len()),
         log: Vec::new(),
     };
     let changes = [ScopeChange::default(), ScopeChange::default(), own];

@@ -6,20 +6,13 @@ use super::{
     ChangeSet, KEY_BYTES, KeyRow, Refusal, ScopeChange, ScopeKey, ScopeLogRow, ScopeState,
     SessionRow, SessionState, Source, WorkingSet, entry_bytes, working_set::VisibleScopes,
 };
-use crate::domain::{
-    delta::changes,
-    field::FieldPath,
-    limits::{SCOPE_BYTES, SCOPE_KEYS},
-    prelude::*,
-};
+use crate::domain::{delta::changes, field::FieldPath, limits::SCOPE_BYTES, prelude::*};
 
 /// Scopes as a request sees them: application, user, and its session's own.
 pub struct Overlay<'l> {
     base: VisibleScopes<'l>,
     pub changes: [ScopeChange; 3],
     version_floor: Version,
-    /// Keys that a scope may have if it gets a new one.
-    pub max_keys: usize,
 }
 
 /// When, by whom and by which event a change is made.
@@ -33,17 +26,16 @@ impl<'l> Overlay<'l> {
     /// `base` is what was loaded.
     pub fn new(loaded: &'l WorkingSet, base: VisibleScopes<'l>) -> Self {
         let changes = base.map(|scope| match scope {
-            Some(&ScopeState { version, base, state_bytes, key_count, .. }) => ScopeChange {
+            Some(&ScopeState { version, base, state_bytes, .. }) => ScopeChange {
                 before: version,
                 version,
                 base,
                 state_bytes,
-                key_count,
                 ..ScopeChange::default()
             },
             None => ScopeChange::default(),
         });
-        Self { base, changes, version_floor: loaded.version_floor, max_keys: SCOPE_KEYS }
+        Self { base, changes, version_floor: loaded.version_floor }
     }
 
     /// A key's value and version.
@@ -94,13 +86,13 @@ impl<'l> Overlay<'l> {
     }
 
     /// Applies what keys became. The version of a shared scope rises by one if one of its keys is among them; that of the session
-    /// becomes `own_version`. Errors: [`Error::StateTooLarge`], [`Error::TooManyKeys`].
+    /// becomes `own_version`. Errors: [`Error::StateTooLarge`].
     pub fn put(
         &mut self,
         results: Vec<KeyResult>,
         own_version: Version,
         stamp: &Stamp<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Error> {
         self.changes[ScopeKind::Session as usize].version = own_version;
         let mut by_kind: [Vec<KeyResult>; 3] = Default::default();
         for result in results {
@@ -116,33 +108,13 @@ impl<'l> Overlay<'l> {
         Ok(())
     }
 
-    /// Counts the keys that a scope has after some became what they are.
-    fn count(&mut self, kind: ScopeKind, results: &[KeyResult]) -> Result<(), Refusal> {
-        let has = |value: &bool| usize::from(*value);
-        let is_there = |(key, _): &KeyResult| self.get_in(kind, key.name()).is_some();
-        let before: usize = results.iter().map(|it| has(&is_there(it))).sum();
-        let after: usize = results.iter().map(|(_, value)| has(&value.is_some())).sum();
-        let known = self.changes[kind as usize].key_count;
-        let known =
-            known.or_else(|| self.base[kind as usize].map_or(Some(0), ScopeState::key_count));
-        let count = known.map(|known| (known + after).saturating_sub(before));
-        if after > before {
-            let count = count.ok_or(Refusal::LoadAgain)?;
-            if count > self.max_keys {
-                Err(Error::TooManyKeys(kind))?;
-            }
-        }
-        self.changes[kind as usize].key_count = count;
-        Ok(())
-    }
-
     /// Of the keys of one scope.
     fn put_in(
         &mut self,
         kind: ScopeKind,
         results: Vec<KeyResult>,
         stamp: &Stamp<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Error> {
         let before = self.changes[kind as usize].state_bytes;
         let size = results.iter().fold(before, |size, (key, value)| {
             let name = key.name();
@@ -152,9 +124,8 @@ impl<'l> Overlay<'l> {
         });
         // A scope that is over its limit already may shrink.
         if size > SCOPE_BYTES && size > before {
-            Err(Error::StateTooLarge(kind))?;
+            return Err(Error::StateTooLarge(kind));
         }
-        self.count(kind, &results)?;
         let (base, change) = (self.base[kind as usize], &mut self.changes[kind as usize]);
         change.state_bytes = size;
         if kind != ScopeKind::Session {
@@ -211,9 +182,8 @@ impl Transaction<'_> {
             }
             let Some(key) = ScopeKey::of(kind, scope, session) else { continue };
             let Some(state) = self.loaded.scope_mut(&key) else { continue };
-            let ScopeChange { base, version, state_bytes, key_count, .. } = change;
+            let ScopeChange { base, version, state_bytes, .. } = change;
             (state.base, state.version, state.state_bytes) = (base, version, state_bytes);
-            state.key_count = key_count;
             for (name, KeyRow { value, version, .. }) in &change.state {
                 state.put(name, value.clone().map(|value| (value, *version)));
             }

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{EventRow, ReadSet, Refusal, RequestKey, ScopeKey};
-use crate::domain::{json::text_bytes, limits::COUNTED_BYTES, prelude::*};
+use super::{EventRow, Refusal, RequestKey, ScopeKey};
+use crate::domain::{json::text_bytes, prelude::*};
 
 /// Sessions, scopes, and what else decisions read.
 #[derive(Debug, Default)]
@@ -92,8 +92,6 @@ pub struct ScopeState {
     pub keys: BTreeMap<Box<str>, Option<(Json, Version)>>,
     /// A key that is not in `keys` has no value.
     pub complete: bool,
-    /// Keys with a value, once they were counted. Those of less than [`COUNTED_BYTES`] before may be missing.
-    pub key_count: Option<usize>,
 }
 
 /// A session's own state as of an event.
@@ -250,19 +248,6 @@ impl ScopeState {
         Some((value, *version))
     }
 
-    /// Keys with a value; `None`: they have to be counted by the store.
-    pub fn key_count(&self) -> Option<usize> {
-        let count = || self.keys.values().flatten().count();
-        let counted = self.key_count.or_else(|| self.complete.then(count));
-        counted.or((self.state_bytes < COUNTED_BYTES).then_some(0))
-    }
-
-    /// Whether a store has to count the keys of this scope, because the needs of a request may add one.
-    pub fn has_to_count(&self, needs: &ReadSet<'_>, kind: ScopeKind) -> bool {
-        let is_new = |key: &&StateKey| key.scope() == Some(kind) && self.get(key.name()).is_none();
-        self.key_count().is_none() && needs.written.iter().any(is_new)
-    }
-
     /// Whether it is known what a key is.
     pub fn covers(&self, name: &str) -> bool {
         self.complete || self.keys.contains_key(name)
@@ -285,9 +270,9 @@ impl ScopeState {
     }
 }
 
-/// Sessions that one sweep ends, and sessions that are gone whose rows it removes: some ten milliseconds of the writer, so that the commit
-/// is a small part of it.
-pub const SWEPT_SESSIONS: usize = 128;
+/// Sessions that one sweep ends, and sessions that are gone whose rows it removes: a few milliseconds of the writer. One commit of them
+/// is hardly shorter for fewer.
+pub const SWEPT_SESSIONS: usize = 256;
 
 /// Bytes in memory of a key in the map of its scope, about, without name and value.
 pub const KEY_BYTES: usize = 96;

@@ -82,8 +82,6 @@ pub enum Error {
         last_sequence: Sequence,
     },
     StateTooLarge(ScopeKind),
-    /// A new key would be one too many for its scope.
-    TooManyKeys(ScopeKind),
     /// A change would make an invocation's `temp:` state larger than it may be; holds the limit in bytes.
     InvocationTooLarge(usize),
     AnswerTooLarge,

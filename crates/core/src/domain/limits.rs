@@ -27,13 +27,6 @@ pub const VALUE_BYTES: usize = 256 * 1024;
 /// its keys.
 pub const SCOPE_BYTES: usize = 1024 * 1024;
 
-/// Keys of one scope, for new ones: one request may need all of them, and takes the writer a few hundred milliseconds at worst. A scope that
-/// has more from before keeps them.
-pub const SCOPE_KEYS: usize = 20_000;
-
-/// Bytes of a scope's state below which its keys need not be counted: they are few beside [`SCOPE_KEYS`].
-pub const COUNTED_BYTES: usize = 4096;
-
 /// Bytes of an event's body as text: several times a model's longest answer with its metadata.
 pub const BODY_BYTES: usize = 1024 * 1024;
 

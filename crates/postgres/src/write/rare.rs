@@ -7,7 +7,7 @@ use super::{
         log::rows,
         prelude::*,
         read::rows::Reader,
-        row::{address, asked, bytes, number},
+        row::{address, asked, number},
         schema::SHARED,
     },
     fill,
@@ -75,11 +75,6 @@ FROM unnest($1, $2, $3) AS k (k_app, k_user, k_incarnation) JOIN marker m
     ON m.app_name = k_app AND m.user_id = k_user AND m.incarnation = k_incarnation
 ORDER BY m.incarnation, m.sequence";
 
-const COUNTS: &str = "
-SELECT k_at, (SELECT count(*) FROM state WHERE app_name = k_app AND user_id = k_user
-    AND incarnation = k_incarnation AND value IS NOT NULL)
-FROM unnest($1, $2, $3) WITH ORDINALITY AS k (k_app, k_user, k_incarnation, k_at)";
-
 pub(super) async fn read_version_floor(connection: &Connection) -> Result<Version> {
     let row = connection.one("SELECT version_floor FROM meta WHERE id = 1").await?;
     row.map_or(Ok(0), |row| number(&row, 0))
@@ -105,36 +100,6 @@ async fn read_markers(
     Ok(fill::markers(&markers, loaded)?)
 }
 
-/// Counts the keys of scopes that may get a new one and are not small.
-async fn count_keys(
-    connection: &Connection,
-    needs: &[ReadSet<'_>],
-    loaded: &mut WorkingSet,
-) -> Result<()> {
-    let mut places: BTreeSet<Node> = BTreeSet::new();
-    for needs in needs {
-        let (scope, session) = match needs.address {
-            None => continue,
-            Some(Address::Shared(scope)) => (scope.clone(), None),
-            Some(Address::Session(key)) => {
-                (Scope::Session(key.clone()), loaded.addresses.get(key).copied().flatten())
-            }
-        };
-        let counts = |node: &Node| {
-            loaded.scope(&node.key()).is_some_and(|it| it.has_to_count(needs, node.kind()))
-        };
-        places.extend(Node::visible(&scope, session).into_iter().filter(counts));
-    }
-    let places: Vec<Node> = places.into_iter().collect();
-    for row in Columns::new(COUNTS).nodes(places.iter()).all(connection).await? {
-        let node = &places[asked(&row, places.len())?];
-        if let Some(state) = loaded.scope_mut(&node.key()) {
-            state.key_count = Some(bytes(&row, 1)?);
-        }
-    }
-    Ok(())
-}
-
 /// Markers, own states of the past, pieces of forks, and leases, of the first requests that fit into a group. Returns their number.
 pub(super) async fn read(
     connection: &Connection,
@@ -143,7 +108,6 @@ pub(super) async fn read(
     stored: &mut Stored,
 ) -> Result<usize, Failure> {
     read_markers(connection, needs, loaded).await?;
-    count_keys(connection, needs, loaded).await?;
     let mut past_bytes = 0;
     for (at, needs) in needs.iter().enumerate() {
         if past_bytes > GROUP_BYTES {

@@ -80,9 +80,9 @@ async fn a_piece_takes_many_short_sessions() {
         fixture.append(id, "1", &[("k", "1")]).await;
     }
     fixture.clock.set(100);
-    // Eight that end 128 each, which the next one removes, and some for the user and the application.
+    // Four that end 256 each, the first three of which are also removed by the next one, and one each for the user and the application.
     let pieces = fixture.sweep().await;
-    assert!(pieces <= 12, "{pieces}");
+    assert!(pieces <= 8, "{pieces}");
     assert_eq!(rows_left(&fixture.tables()), []);
 }
 

@@ -214,7 +214,7 @@ async fn a_refused_batch_leaves_nothing_in_memory_either() {
 /// As many keys as a scope may have: work for one of them must not look at all of them.
 #[tokio::test]
 async fn the_past_of_very_many_keys_is_whole() {
-    const KEYS: usize = 20_000;
+    const KEYS: usize = 40_000;
     let fixture = Fixture::new().await;
     fixture.create("u", "s").await;
     let names: Vec<_> = (0..KEYS).map(|at| format!("{at:05}")).collect();

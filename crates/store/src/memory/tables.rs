@@ -222,9 +222,6 @@ impl Tables {
                     let value = record.get(key.name());
                     state.put(key.name(), value.map(|(value, version)| (value.clone(), version)));
                 }
-                if state.has_to_count(needs, kind) {
-                    state.key_count = Some(record.entries(u64::MAX).count());
-                }
                 let all = needs.all_state.then(|| record.entries(u64::MAX));
                 for (name, value, version) in all.into_iter().flatten() {
                     state.put(name, Some((value.clone(), version)));
@@ -277,8 +274,7 @@ impl Backend for Tables {
         changes.events.iter().for_each(|row| self.push(row.clone()));
         for (key, change) in &changes.scopes {
             // The log tells every change of every key. A session's came with its events.
-            let ScopeChange { before: _, base, version, state_bytes, key_count: _, state: _, log } =
-                change;
+            let ScopeChange { before: _, base, version, state_bytes, state: _, log } = change;
             let scope = self.scopes.entry(key.clone()).or_default();
             (scope.base, scope.version, scope.state_bytes) = (*base, *version, *state_bytes);
             for row in log {
