@@ -131,7 +131,10 @@ async fn commit(
     let (mut group, answers) = submissions(requests);
     let metrics = Metrics::default();
     while !group.is_empty() {
-        drop(execute(writer, &mut group, &fixture.shared.notifier, &metrics.writes).await);
+        drop(
+            execute(writer, &mut group, &fixture.shared.notifier, &metrics.writes, &|_, _| ())
+                .await,
+        );
     }
     futures_util::future::join_all(answers).await.into_iter().map(Result::unwrap).collect()
 }

@@ -186,7 +186,7 @@ fn lengthen_wal(connection: &Connection) {
 /// Executes a group once. What has to be loaded again is left in it.
 fn execute_group(backend: &mut impl group::Backend, group: &mut Vec<Submission>) -> Result<()> {
     let (notifier, metrics) = (Notifier::default(), Metrics::default());
-    group::execute(backend, group, &notifier, &metrics.writes).now_or_never().unwrap()
+    group::execute(backend, group, &notifier, &metrics.writes, &|_, _| ()).now_or_never().unwrap()
 }
 
 /// Executes requests as one group, and what is left as the next ones. Their answers, and the number of groups.

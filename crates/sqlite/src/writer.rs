@@ -82,14 +82,15 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Loads the needs of the first requests that fit into a group. Returns their number.
+    /// Loads the needs of the first requests that fit into a group. Returns their number. One that needs too much beside others comes alone,
+    /// after they have their answers.
     fn load_first(&mut self, needs: &[ReadSet<'_>]) -> Result<usize> {
         let mut budget = Budget::default();
         for (at, needs) in needs.iter().enumerate() {
             let before = self.grown + self.passing;
             self.load_needs(needs)?;
             if !budget.spend(self.grown + self.passing - before) {
-                return Ok(at + 1);
+                return Ok(at.max(1));
             }
         }
         Ok(needs.len())
@@ -134,10 +135,12 @@ impl Writer {
         }
         let sweeps = group.iter().any(|it| matches!(it.request, Request::Sweep));
         let (notifier, metrics) = (Arc::clone(&self.notifier), Arc::clone(&self.options.metrics));
+        let queue = Arc::clone(&self.queue);
         let connected = self.reconnect();
         // Nothing in it waits: this thread is the database.
         let execute = |()| {
-            let executed = execute(self, group, &notifier, &metrics.writes);
+            let charge = |caller, bytes| queue.charge(caller, bytes);
+            let executed = execute(self, group, &notifier, &metrics.writes, &charge);
             executed.now_or_never().unwrap_or(Ok(()))
         };
         if let Err(error) = connected.and_then(execute)

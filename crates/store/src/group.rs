@@ -14,7 +14,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error};
 
-use super::{Notifier, instant, spans};
+use super::{CallerId, Notifier, instant, spans};
 pub use budget::{Budget, GROUP_BYTES};
 use sessiond_core::{
     commit::{ChangeSet, ReadSet, Refusal, WorkingSet, decide, read_set},
@@ -64,6 +64,9 @@ pub trait Backend {
     fn roll_back(&mut self, changed: bool) -> impl Future<Output = ()>;
 }
 
+/// Charges a caller with what a request has cost beyond its own bytes.
+pub type Charge<'c> = dyn Fn(CallerId, usize) + Sync + 'c;
+
 /// Executes a group and answers its requests, except for those that do not fit into its budget, or one that has to be loaded again, and
 /// those behind them: they are left in `group`, for the next one. The error is that of a transaction that failed.
 pub async fn execute<B: Backend>(
@@ -71,6 +74,7 @@ pub async fn execute<B: Backend>(
     group: &mut Vec<Submission>,
     notifier: &Notifier,
     metrics: &WriteMetrics,
+    charge: &Charge<'_>,
 ) -> Result<(), Error> {
     let mut attempt = 0;
     loop {
@@ -80,7 +84,7 @@ pub async fn execute<B: Backend>(
         if group.is_empty() {
             return Ok(());
         }
-        let executed = execute_once(backend, group, notifier, metrics).await;
+        let executed = execute_once(backend, group, notifier, metrics, charge).await;
         metrics.group_duration.observe(began.elapsed().as_secs_f64());
         match executed {
             Ok(()) => return Ok(()),
@@ -106,6 +110,7 @@ async fn execute_once<B: Backend>(
     group: &mut Vec<Submission>,
     notifier: &Notifier,
     metrics: &WriteMetrics,
+    charge: &Charge<'_>,
 ) -> Result<(), Failure> {
     let began = take_sampled(group);
     let needed: Vec<ReadSet<'_>> =
@@ -116,7 +121,7 @@ async fn execute_once<B: Backend>(
         Ok(count) => count,
         Err(Failure::Error(Error::Damaged(..))) if group.len() > 1 => {
             let together = group.len();
-            return execute_alone(backend, group, together, notifier, metrics).await;
+            return execute_alone(backend, group, together, (notifier, metrics), charge).await;
         }
         Err(Failure::Error(error)) => {
             refuse(metrics, group.drain(..), &error);
@@ -125,7 +130,7 @@ async fn execute_once<B: Backend>(
         Err(again) => return Err(again),
     };
     let mut changes = ChangeSet::default();
-    let (decided, panicked) = decide_all(backend, group, count, &mut changes);
+    let (decided, panicked) = decide_all(backend, group, count, &mut changes, charge);
     if let Some(submission) = panicked {
         backend.roll_back(true).await;
         return Err(refuse_all(metrics, submission, decided).into());
@@ -140,7 +145,7 @@ async fn execute_once<B: Backend>(
         Err(Failure::Error(Error::Damaged(..))) if decided.len() > 1 => {
             let together = decided.len();
             group.splice(..0, decided.into_iter().map(|(submission, _)| submission));
-            execute_alone(backend, group, together, notifier, metrics).await
+            execute_alone(backend, group, together, (notifier, metrics), charge).await
         }
         Err(Failure::Error(error)) => {
             answer_group(metrics, decided, Some(&error));
@@ -165,6 +170,7 @@ fn decide_all<B: Backend>(
     group: &mut Vec<Submission>,
     loaded: usize,
     changes: &mut ChangeSet,
+    charge: &Charge<'_>,
 ) -> (Decided, Option<Submission>) {
     let mut decided = Vec::with_capacity(loaded);
     let mut waiting = std::mem::take(group).into_iter();
@@ -200,6 +206,7 @@ fn decide_all<B: Backend>(
             }
         };
         context.work.add(work);
+        charge(context.caller, work);
         let goes_on = budget.spend(work + request.bytes());
         decided.push((submission, answer));
         if !goes_on {
@@ -251,13 +258,13 @@ async fn execute_alone<B: Backend>(
     backend: &mut B,
     group: &mut Vec<Submission>,
     count: usize,
-    notifier: &Notifier,
-    metrics: &WriteMetrics,
+    (notifier, metrics): (&Notifier, &WriteMetrics),
+    charge: &Charge<'_>,
 ) -> Result<(), Failure> {
     let mut budget = Budget::default();
     for _ in 0..count {
         let mut alone = vec![group.remove(0)];
-        match Box::pin(execute(backend, &mut alone, notifier, metrics)).await {
+        match Box::pin(execute(backend, &mut alone, notifier, metrics, charge)).await {
             Ok(()) => {}
             Err(error @ Error::Damaged(..)) => error!(%error, "a write failed"),
             Err(error) => return Err(error.into()),

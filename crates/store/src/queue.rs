@@ -77,7 +77,7 @@ impl<T> Queue<T> {
             return Err(self.full.clone());
         }
         inner.bytes += bytes;
-        inner.items.push(caller, Item { item, bytes, came });
+        inner.items.push(caller, Item { item, bytes, came }, bytes);
         let wake = inner.waiting > 0;
         drop(inner);
         if wake {
@@ -91,7 +91,12 @@ impl<T> Queue<T> {
     pub fn put_back(&self, caller: CallerId, item: T, bytes: usize) {
         let mut inner = self.lock();
         inner.bytes += bytes;
-        inner.items.put_back(caller, Item { item, bytes, came: instant() });
+        inner.items.put_back(caller, Item { item, bytes, came: instant() }, bytes);
+    }
+
+    /// Charges the caller of an item that was taken with what it has cost beyond its own bytes.
+    pub fn charge(&self, caller: CallerId, bytes: usize) {
+        self.lock().items.charge(caller, bytes);
     }
 
     /// Waits for an item; `None`: the queue is closed and empty.

@@ -79,7 +79,8 @@ impl Lane {
         }
         self.writer.begin_group();
         let metrics = &self.shared.options.metrics.writes;
-        let work = execute(&mut self.writer, group, &self.shared.notifier, metrics);
+        let charge = |caller, bytes| self.inbox.queue.charge(caller, bytes);
+        let work = execute(&mut self.writer, group, &self.shared.notifier, metrics, &charge);
         let executed = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
             self.writer.disconnect();
             Err(Error::internal("a lane panicked"))

@@ -148,8 +148,8 @@ async fn a_group_loads_as_much_as_it_may_whatever_is_sent() {
     let rewinds: Vec<Request> = names.iter().map(|name| Request::Rewind(rewind(name, 1))).collect();
     let needs: Vec<_> = rewinds.iter().map(read_set).collect();
     let mut writer = direct.writer();
-    // Each loads its state as it is and as it was.
-    assert_eq!(writer.load(&needs).await.unwrap(), 5);
+    // Each loads its state as it is and as it was; the fifth is too much beside others.
+    assert_eq!(writer.load(&needs).await.unwrap(), 4);
     assert!(writer.grown + writer.passing < GROUP_BYTES + (2 << 20));
     writer.roll_back(true).await;
     assert_eq!(writer.load(&needs[..1]).await.unwrap(), 1);

@@ -98,8 +98,14 @@ impl Store for MemoryStore {
         let mut group = vec![Submission { context: context.clone(), request, reply }];
         let mut world = self.open()?;
         // It never waits here. A failure is also the answer.
-        let _ = group::execute(&mut *world, &mut group, &self.notifier, &self.metrics.writes)
-            .now_or_never();
+        let _ = group::execute(
+            &mut *world,
+            &mut group,
+            &self.notifier,
+            &self.metrics.writes,
+            &|_, _| (),
+        )
+        .now_or_never();
         answer.try_recv().unwrap_or_else(|_| Err(group::abandoned()))
     }
 
