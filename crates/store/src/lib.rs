@@ -61,10 +61,10 @@ pub use turns::{CallerId, Turns};
 ///
 /// * **Atomic.** A write happens whole or not at all, in all scopes, and an error means not at all, except for
 ///   [`Error::OutcomeUnknown`]. A read sees one point in time, whatever it returns.
-/// * **Ordered.** Writes to one scope take effect one after the other, in the order in which their futures were first polled. A
-///   session's events are numbered in that order, without gaps. On PostgreSQL that holds for one replica, and for writes that are polled
-///   while others are in flight it holds for those of a user, and for those of a bare session id; different users' changes of an
-///   application may overtake each other.
+/// * **Ordered.** Writes to one scope take effect one after the other, those of one caller in the order in which their futures were first
+///   polled; callers take turns. A session's events are numbered in the order in which they take effect, without gaps. On PostgreSQL that
+///   holds for one replica, and for writes that are polled while others are in flight it holds for those of a user, and for those of a bare
+///   session id; different users' changes of an application may overtake each other.
 /// * **Durable.** A write that has returned survives a crash of the process and of the machine, if the store outlives its process.
 /// * **Announced.** After a commit and before the write returns, the store wakes the [`Notifier`] of every scope that it changed, also
 ///   if the caller has gone.
