@@ -7,17 +7,21 @@ from typing import Any
 
 import grpc
 import pytest
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
 from grpc import aio
 from support import KEY
 
 from sessiond_adk import SessiondSessionService
-from sessiond_adk.client import scope_of
+from sessiond_adk.client import scope_of, session_key
 from sessiond_adk.proto import event_service_pb2, session_service_pb2, state_service_pb2, types_pb2
+from sessiond_adk.rewind import values_before
 from sessiond_adk.shared import Own, _find
 
 EVENTS = [types_pb2.Event(event_id=f"e{sequence}", sequence=sequence) for sequence in (1, 2)]
 SESSIONS = [types_pb2.Session(key=types_pb2.SessionKey(**KEY | {"session_id": name})) for name in ("s", "t")]
+STORED = types_pb2.Session(key=SESSIONS[0].key, state_json='{"a":1}')
 CHANGES = [state_service_pb2.KeyChange(version=version, author="other", value_json="1") for version in (2, 1)]
 
 
@@ -38,7 +42,7 @@ SERVICES: dict[str, dict[str, tuple[Any, list[Any]]]] = {
         ),
         "GetSession": (
             session_service_pb2.GetSessionRequest,
-            [session_service_pb2.GetSessionResponse(session=SESSIONS[0], next_page_token="0")],
+            [session_service_pb2.GetSessionResponse(session=STORED, next_page_token="0")],
         ),
     },
     "EventService": {
@@ -103,3 +107,9 @@ async def test_state(service: SessiondSessionService) -> None:
 async def test_history_of_a_key_that_a_move_reads(service: SessiondSessionService) -> None:
     found = await _find("app:a", service, scope_of("app"), Own())
     assert (found.version, found.by_others) == (2, True)
+
+
+async def test_event_that_a_rewind_goes_back_to(service: SessiondSessionService) -> None:
+    marker = Event(author="user", actions=EventActions(rewind_before_invocation_id="i", state_delta={"a": None}))
+    values = await values_before(service._client, session_key(*KEY.values()), marker, {})
+    assert {name: item.value for name, item in values.items()} == {"a": 1}

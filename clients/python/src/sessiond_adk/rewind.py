@@ -26,13 +26,24 @@ async def values_before(
     if not invocation_id:
         return {}
     request = event_service_pb2.ListEventsRequest(key=key, invocation_id=invocation_id, page_size=1, json_form=TEXT)
-    first = (await client.call(lambda to: to.events.ListEvents, request)).events
-    if not first:
+    first = await _first_event(client, request)
+    if first is None:
         return {}
-    stored = await read_stored_session(client, key, first[0].sequence - 1)
+    stored = await read_stored_session(client, key, first.sequence - 1)
     delta = event.actions.state_delta
     return {
         name: item
         for name, item in split_object(stored.state_json or "{}").items()
         if is_own(name) and (name in delta or name not in state or state[name] != item.value)
     }
+
+
+async def _first_event(client: Client, request: event_service_pb2.ListEventsRequest) -> types_pb2.Event | None:
+    """The first event of a list. It need not be on the first page: a page may be empty and still have a token."""
+    while True:
+        page: event_service_pb2.ListEventsResponse = await client.call(lambda to: to.events.ListEvents, request)
+        if page.events:
+            return page.events[0]
+        if not page.next_page_token:
+            return None
+        request.page_token = page.next_page_token
