@@ -11,7 +11,7 @@ import pytest
 from conftest import Serve
 
 WATCHES = 401
-# Without the wait in `close` it hangs in most of them.
+# With grpcio 1.76 it hangs in most of them.
 RUNS = 3
 
 
