@@ -195,7 +195,7 @@ fn to_try(address: &str, config: &Config) -> String {
         _ => ("-plaintext", address),
     };
     let token = match has_token {
-        true => " -rpc-header \"authorization: Bearer $(cat ci.token)\"",
+        true => " -H \"authorization: Bearer $(cat ci.token)\"",
         false => "",
     };
     format!(
