@@ -11,7 +11,7 @@ use sessiond::{
         scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
         session::State,
     },
-    store::{KeyChange, KeyChangeQuery, SessionQuery, SessionView, StateQuery},
+    store::{Bases, KeyChange, KeyChangeQuery, SessionQuery, SessionView, StateQuery},
 };
 use sessiond_test_support::requests::everything;
 
@@ -39,13 +39,15 @@ async fn wide(observer: &Observer, scope: Scope) {
     let query = StateQuery { scope: scope.clone(), keys: None };
     let view = observer.store.read_state(query).await.unwrap();
     let logs = Logs::read(observer, &scope).await;
-    let versions = view.position.versions;
-    for (kind, version) in
-        [(ScopeKind::Application, versions.application), (ScopeKind::User, versions.user)]
-    {
-        // Each version changed some key, and nothing changed without one.
+    let (versions, Bases(bases)) = (view.position.versions, view.bases);
+    for (kind, version, base) in [
+        (ScopeKind::Application, versions.application, bases.application),
+        (ScopeKind::User, versions.user, bases.user),
+    ] {
+        // Each version of this life changed some key, and nothing changed without one.
         let made: BTreeSet<Version> = logs.of(kind).map(|change| change.version).collect();
-        assert_eq!(made, (1..=version).collect(), "{scope:?} {kind}");
+        let begin = base.saturating_add(1);
+        assert_eq!(made, (begin..=version).collect(), "{scope:?} {kind}");
     }
     let fold = logs.fold([versions.application, versions.user]);
     assert_eq!(folded(&view.state), fold, "{scope:?}");
