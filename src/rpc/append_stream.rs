@@ -100,8 +100,8 @@ impl Pipeline {
             }
             let full = self.in_flight.len() >= IN_FLIGHT || self.bytes >= IN_FLIGHT_BYTES;
             let wants = self.open && !full && self.held.is_none();
-            let has_room = self.call.context.account.check().is_ok();
-            let reads = wants && has_room;
+            let has_capacity = self.call.context.account.check().is_ok();
+            let reads = wants && has_capacity;
             // Reading comes before answering, so that the store has work while answers are sent.
             tokio::select! {
                 biased;
@@ -124,7 +124,7 @@ impl Pipeline {
                     self.late.retain(|(late, _)| *late != response.index);
                     return Some(Ok(response));
                 }
-                () = self.call.context.account.room(0), if wants && !has_room => {}
+                () = self.call.context.account.capacity(0), if wants && !has_capacity => {}
             }
         }
     }

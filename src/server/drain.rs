@@ -1,4 +1,4 @@
-//! The end of a server: what is begun is completed, the store is closed, and answers that clients take are delivered.
+//! Graceful shutdown: in-flight requests are completed, the store is closed, and answers are delivered to the clients that take them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ const DELIVERY: Duration = Duration::from_secs(2);
 /// How long connections may take to end that have nothing left to do.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// What is under way.
+/// In-flight requests, by the stage that they are in.
 #[derive(Clone, Default)]
 pub struct InFlight {
     /// Calls that are executed.
@@ -37,7 +37,7 @@ impl InFlight {
     }
 }
 
-/// Completes what is under way, at most until then. `serving` ends when every connection has. Returns whether every write was completed.
+/// Completes in-flight requests, at most until then. `serving` ends when every connection has. Returns whether every write was completed.
 pub async fn drain(
     engine: &Arc<Engine>,
     in_flight: &InFlight,
@@ -49,10 +49,10 @@ pub async fn drain(
     // Even at the end of the timeout, so that the store takes nothing more.
     let closed = timeout_at(until, engine.store.close()).await;
     // Also when the timeout has passed, a moment for the last answers.
-    let patience = (instant() + DELIVERY).min(until.max(instant() + GOODBYE));
-    let delivery = timeout_at(patience, in_flight.delivered()).await;
+    let delivered_by = (instant() + DELIVERY).min(until.max(instant() + GOODBYE));
+    let delivery = timeout_at(delivered_by, in_flight.delivered()).await;
     let undelivered = if delivery.is_ok() { 0 } else { in_flight.answers.len() };
-    // Clients were told at the beginning. What they still send is refused.
+    // Clients were told at the beginning. Calls that they still begin are refused.
     let _ = timeout(GOODBYE, &mut serving).await;
     match (executed, closed) {
         (Err(_), _) => {

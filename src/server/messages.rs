@@ -68,8 +68,7 @@ impl Messages {
         Ok(Body::new(Full::from(message)))
     }
 
-    /// The body of a stream, whose messages pass one by one as they come. What is charged for one is given back when the next one is
-    /// asked for.
+    /// The body of a stream, whose messages pass one by one as they come. The charge of one is given back when the next one is asked for.
     pub fn stream(self) -> Body {
         let messages = stream::try_unfold(self, |mut messages| async move {
             messages.account.give_back(messages.charged - messages.buffer.len());
@@ -131,12 +130,12 @@ impl Messages {
         Ok(true)
     }
 
-    /// Charges bytes. A stream waits for room, so that its client waits as well; a unary call is refused.
+    /// Charges bytes. A stream waits, and so does its client by the window of HTTP/2; a unary call is refused.
     async fn charge(&mut self, bytes: usize, until: Option<Instant>) -> Result<(), Status> {
         while let Err(full) = self.account.take(bytes) {
             let until = until.unwrap_or_else(|| instant() + TIMEOUT);
             if !self.method.client_streams
-                || timeout_at(until, self.account.room(bytes)).await.is_err()
+                || timeout_at(until, self.account.capacity(bytes)).await.is_err()
             {
                 return Err(refusal(&full));
             }
@@ -145,8 +144,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Takes a whole message from the buffer, if one is there. What is beyond the bytes that have come is charged here, and what it is
-    /// decoded into.
+    /// Takes a whole message from the buffer, if one is there. Its bytes beyond those that were sent are charged here, and the memory of the
+    /// decoded message.
     fn take(&mut self) -> Result<Option<Bytes>, Status> {
         let Some(&[flag, ref length @ ..]) = self.buffer.first_chunk::<HEADER>() else {
             return Ok(None);

@@ -81,7 +81,7 @@ async def test_channels_without_watches_close(proxy: Proxy) -> None:
         watches += await begin(service, 1)
         await watches[400].aclose()
         await until(lambda: proxy.open_connections == 2)
-        # A watch that nobody holds any more leaves its place as well.
+        # A watch without a reference frees its place as well.
         watches.clear()
         await until(lambda: proxy.open_connections == 1)
         assert await service.get_app_state(app_name=APP) == {}

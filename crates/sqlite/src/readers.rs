@@ -6,11 +6,11 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{self, Receiver, Sender},
     },
     thread::{self, JoinHandle},
 };
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::oneshot;
 use tracing::error;
 
@@ -34,10 +34,9 @@ impl Readers {
         file: &Arc<FileLock>,
         threads: usize,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
-        let (queue, jobs) = mpsc::channel();
-        let jobs = Arc::new(Mutex::new(jobs));
+        let (queue, jobs) = unbounded();
         let start = |at| {
-            let (file, jobs) = (Arc::clone(file), Arc::clone(&jobs));
+            let (file, jobs) = (Arc::clone(file), jobs.clone());
             let thread = thread::Builder::new().name(format!("sqlite-read-{at}"));
             thread.spawn(move || work(&file, &jobs))
         };
@@ -90,11 +89,10 @@ impl Readers {
 }
 
 /// What one thread does until the queue is closed.
-fn work(file: &FileLock, jobs: &Mutex<Receiver<Job>>) {
+fn work(file: &FileLock, jobs: &Receiver<Job>) {
     // At once, so that a file can still be read when it is removed.
     let mut connection = connect(file);
-    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-    while let Ok(job) = next() {
+    while let Ok(job) = jobs.recv() {
         // A job without a connection is dropped, so that its caller gets an answer.
         connection = connection.or_else(|| connect(file)).filter(|it| job(it));
     }
@@ -149,13 +147,13 @@ mod tests {
 
     #[test]
     fn threads_that_began_end_where_another_cannot_begin() {
-        let (ends, ended) = mpsc::channel::<()>();
-        let (ended, started) = (Arc::new(Mutex::new(ended)), Arc::new(()));
+        let (ends, ended) = unbounded::<()>();
+        let started = Arc::new(());
         let start = |at| {
-            let (ended, started) = (Arc::clone(&ended), Arc::clone(&started));
+            let (ended, started) = (ended.clone(), Arc::clone(&started));
             let thread = move || {
                 let _started = started;
-                let _ = ended.lock().unwrap().recv();
+                let _ = ended.recv();
             };
             if at < 2 { Ok(thread::spawn(thread)) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };

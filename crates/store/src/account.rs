@@ -31,7 +31,7 @@ pub const CALL_BYTES: usize = 16 << 10;
 /// A client that has taken nothing for so long does not read. Only then its connection may end for the bytes that it holds.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// A connection that waits for room looks again after this time: room may come from another connection.
+/// A connection that waits for capacity looks again after this time: another connection may have given some back.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The refusal of what does not fit, with the time in which many answers are taken.
@@ -211,7 +211,7 @@ impl ConnectionAccount {
         self.freed.notify_waiters();
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
+    fn has_capacity(&self, bytes: usize) -> bool {
         self.all.fits(self.bytes.load(Relaxed) + bytes, self.all.bytes.load(Relaxed) + bytes)
     }
 
@@ -267,18 +267,18 @@ impl CallAccount {
 
     /// Whether its connection may hold more. Errors: [`Error::Overloaded`].
     pub fn check(&self) -> Result<(), Error> {
-        match self.0.as_deref().is_none_or(|held| held.connection.has_room(0)) {
+        match self.0.as_deref().is_none_or(|held| held.connection.has_capacity(0)) {
             true => Ok(()),
             false => Err(FULL),
         }
     }
 
     /// Waits until its connection may hold these bytes as well.
-    pub fn room(&self, bytes: usize) -> impl Future<Output = ()> + use<> {
+    pub fn capacity(&self, bytes: usize) -> impl Future<Output = ()> + use<> {
         let held = self.0.clone();
         async move {
             let Some(held) = held else { return };
-            while !held.connection.has_room(bytes) {
+            while !held.connection.has_capacity(bytes) {
                 // Whether it was notified or not, it looks again.
                 let _ = timeout(LOOK_AGAIN, held.connection.freed.notified()).await;
             }

@@ -1,8 +1,8 @@
-//! Fair queueing: the next turn is that of the caller who has spent least. Who has much waiting, or whose items cost much, holds up nobody
-//! else. Each caller's items keep their order.
+//! Fair queueing: the next turn is that of the caller who has spent least. A caller with many items or costly ones does not delay the
+//! others. Each caller's items keep their order.
 //!
 //! An item is charged its own bytes when it is taken, and what it has cost beyond that when that is known. A caller begins with what the
-//! last turn's caller had spent, so that nobody saves turns up.
+//! last turn's caller had spent, so that turns cannot be saved up.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -130,7 +130,7 @@ impl<T> Turns<T> {
         let new = || Lane { items: VecDeque::new(), spent: 0, order: 0 };
         let lane = self.lanes.entry(caller).or_insert_with(new);
         if lane.items.is_empty() {
-            // Behind the turn that is under way, so that new callers do not keep away those that wait.
+            // Behind the present turn, so that new callers do not keep away those that wait.
             lane.spent = lane.spent.max(self.spent + ITEM_COST);
         } else {
             self.next.remove(&(lane.spent, lane.order, caller));

@@ -134,7 +134,7 @@ impl Proxy {
         self.counts.connections.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many connections are open.
+    /// Waits until this number of connections is open.
     pub async fn until_open(&self, connections: usize) {
         let mut open = self.counts.open.subscribe();
         let reached = tokio::time::timeout(TIMEOUT, open.wait_for(|open| *open == connections));

@@ -78,7 +78,7 @@ pub struct Held {
 
 /// What became of an attack.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Tally {
+pub struct Counts {
     pub sent: u64,
     /// By code.
     pub answered: BTreeMap<&'static str, u64>,
@@ -95,7 +95,7 @@ pub struct Tally {
     pub notes: Vec<String>,
 }
 
-impl Tally {
+impl Counts {
     /// Calls without an outcome yet.
     pub fn unanswered(&self) -> u64 {
         self.sent - self.answered.values().sum::<u64>() - self.lost
@@ -110,23 +110,23 @@ pub struct Attacker {
     /// How long an attack begins new calls.
     pub lasts: Duration,
     connections: [tokio::sync::Mutex<Option<Connection>>; CONNECTIONS],
-    tally: Mutex<Tally>,
+    counts: Mutex<Counts>,
 }
 
 impl Attacker {
     pub fn new(address: String, admin: String, app: String, lasts: Duration) -> Self {
         let connections = [const { tokio::sync::Mutex::const_new(None) }; CONNECTIONS];
-        Self { address, admin, app, lasts, connections, tally: Mutex::default() }
+        Self { address, admin, app, lasts, connections, counts: Mutex::default() }
     }
 
-    pub fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the set-up, whose calls must have succeeded.
     pub fn has_set_up(&self) -> Result<(), Failure> {
-        let Tally { sent, answered, first_loss, notes, .. } = mem::take(&mut *self.tally());
-        self.tally().notes = notes;
+        let Counts { sent, answered, first_loss, notes, .. } = mem::take(&mut *self.counts());
+        self.counts().notes = notes;
         if answered.get("OK").copied().unwrap_or_default() == sent {
             return Ok(());
         }
@@ -201,14 +201,14 @@ impl Attacker {
         let open = opening.join_all().await;
         sleep(self.lasts.saturating_sub(began.elapsed())).await;
         let ended = open.iter().flatten().filter(|(connection, _)| connection.has_ended()).count();
-        self.tally().ended_connections = ended as u64;
+        self.counts().ended_connections = ended as u64;
         Ok(())
     }
 
     async fn open(&self, held: &Held) -> Option<(Connection, Vec<Stream>)> {
         let connection = Connection::open(&self.address, held.windows).await;
         let refused =
-            |error: &io::Error| self.tally().notes.push(format!("no connection: {error}"));
+            |error: &io::Error| self.counts().notes.push(format!("no connection: {error}"));
         let mut connection = connection.inspect_err(refused).ok()?;
         let mut streams = Vec::new();
         for _ in 0..held.streams_each {
@@ -220,7 +220,7 @@ impl Attacker {
                 break;
             }
             streams.push(stream);
-            self.tally().held += 1;
+            self.counts().held += 1;
         }
         Some((connection, streams))
     }
@@ -246,12 +246,12 @@ impl Attacker {
     }
 
     async fn send(&self, worker: usize, call: Call) {
-        self.tally().sent += 1;
+        self.counts().sent += 1;
         let connection = self.connection(worker).await;
         let answer = async { connection?.call(&call.path, call.token, call.message).await };
         match answer.await {
             Ok(code) => {
-                *self.tally().answered.entry(code_name(code)).or_default() += 1;
+                *self.counts().answered.entry(code_name(code)).or_default() += 1;
                 if !matches!(code, Code::ResourceExhausted | Code::Unavailable) {
                     return;
                 }
@@ -262,9 +262,9 @@ impl Attacker {
     }
 
     fn lose(&self, error: &io::Error) {
-        let mut tally = self.tally();
-        tally.lost += 1;
-        tally.first_loss.get_or_insert_with(|| error.to_string());
+        let mut counts = self.counts();
+        counts.lost += 1;
+        counts.first_loss.get_or_insert_with(|| error.to_string());
     }
 
     /// That of a worker, opened again if the server has ended it.
@@ -273,7 +273,7 @@ impl Attacker {
         match &*connection {
             Some(open) if !open.has_ended() => Ok(open.clone()),
             other => {
-                self.tally().ended_connections += u64::from(other.is_some());
+                self.counts().ended_connections += u64::from(other.is_some());
                 let open = Connection::open(&self.address, Windows::Usual).await?;
                 *connection = Some(open.clone());
                 Ok(open)

@@ -138,15 +138,15 @@ async fn measure(
     let _ = stop.send(());
     let victims = victims.await.map_err(|error| Failure::Failed(error.to_string()))?;
     let [alone, beside] = victims?;
-    let tally = attacker.tally().clone();
+    let counts = attacker.counts().clone();
     Ok(Report {
         load: load.name,
         about: load.about,
         store: report::store_name(&args.store),
         set_up_seconds,
         seconds: lasted.as_secs_f64(),
-        unanswered: tally.unanswered(),
-        attack: tally,
+        unanswered: counts.unanswered(),
+        attack: counts,
         memory_before_bytes: memory_before,
         memory_peak_bytes: process.peak(),
         buffered_peak_bytes: samples.buffered,

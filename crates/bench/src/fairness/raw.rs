@@ -48,7 +48,7 @@ pub fn frame(message: &impl Message) -> Bytes {
     frame.freeze()
 }
 
-/// The beginning of a frame whose message has so many bytes.
+/// The header of a message of this length.
 pub fn prefix(bytes: usize) -> BytesMut {
     let mut prefix = BytesMut::with_capacity(5 + bytes);
     prefix.put_u8(0);
@@ -101,7 +101,7 @@ impl Connection {
         Ok(Stream { response, body })
     }
 
-    /// Sends a whole call and takes its whole answer. An error: there is none.
+    /// Sends a call and reads its response. An error if the stream ends without one.
     pub async fn call(
         &mut self,
         path: &str,

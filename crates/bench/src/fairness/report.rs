@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::{
-    attacker::Tally,
+    attacker::Counts,
     latency::{Kind, Latency},
 };
 
@@ -17,7 +17,7 @@ pub struct Report {
     pub set_up_seconds: f64,
     /// How long the load lasted.
     pub seconds: f64,
-    pub attack: Tally,
+    pub attack: Counts,
     /// Calls of the load that had no answer at its limit of time.
     pub unanswered: u64,
     pub memory_before_bytes: Option<u64>,
@@ -80,8 +80,8 @@ impl Report {
         text
     }
 
-    fn attack_text(&self, attack: &Tally, unanswered: u64) -> String {
-        let Tally { sent, answered, lost, first_loss, held, ended_connections, notes } = attack;
+    fn attack_text(&self, attack: &Counts, unanswered: u64) -> String {
+        let Counts { sent, answered, lost, first_loss, held, ended_connections, notes } = attack;
         let mut parts = notes.clone();
         if *sent > 0 {
             let codes: Vec<_> =

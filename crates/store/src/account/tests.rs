@@ -152,18 +152,18 @@ async fn a_waiter_goes_on_when_there_is_room() {
     let (one, other) = (account.connection(), account.connection());
     let (full, waiter) = (one.item(), one.item());
     full.take(90).unwrap();
-    waiter.room(10).await;
-    let mut room = Box::pin(waiter.room(11));
-    assert!(poll!(&mut room).is_pending());
+    waiter.capacity(10).await;
+    let mut capacity = Box::pin(waiter.capacity(11));
+    assert!(poll!(&mut capacity).is_pending());
     full.give_back(1);
-    room.await;
+    capacity.await;
     drop((full, waiter));
     // Room that another connection leaves is found as well.
     let full = [(); 3].map(|()| account.connection().item());
     full.iter().for_each(|call| call.take(100).unwrap());
     let waiter = other.item();
-    let mut room = pin!(waiter.room(50));
-    assert!(poll!(&mut room).is_pending());
+    let mut capacity = pin!(waiter.capacity(50));
+    assert!(poll!(&mut capacity).is_pending());
     drop(full);
-    room.await;
+    capacity.await;
 }

@@ -1,4 +1,4 @@
-//! Turns of reads: who asks for much holds up nobody else.
+//! Turns of reads: a caller with many reads does not delay the others.
 
 use std::{
     collections::HashMap,
@@ -89,7 +89,7 @@ struct Place<'t> {
 }
 
 impl ReadTurns {
-    /// With turns for so many reads at the same time.
+    /// `reads`: those that are executed at the same time.
     pub(super) fn new(reads: usize, metrics: ReadMetrics) -> Self {
         Self { permits: Semaphore::new(reads), waiting: Mutex::default(), metrics }
     }

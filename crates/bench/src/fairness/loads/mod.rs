@@ -59,7 +59,7 @@ pub const LOADS: &[Load] = &[
     load!("append-streams", "80,000 append streams without an item", strangers::nothing, streams::empty_streams),
     load!("labels", "64 ListSessions by a label that none of 100,000 sessions has", reads::set_up_many_sessions, reads::lists_by_label),
     load!("named-users", "64 ListSessions of a caller whose policy names 100 users", reads::set_up_sessions_of_named_users, reads::lists_of_named_users),
-    load!("authors", "64 ListEvents of an author of none of 200,000 events", reads::set_up_many_events, reads::events_of_nobody),
+    load!("authors", "64 ListEvents of an author without events, over 200,000 events", reads::set_up_many_events, reads::events_of_absent_author),
     load!("large-scopes", "64 GetSession of two scopes with many small keys", reads::set_up_large_scopes, reads::reads_of_large_scopes),
     load!("rewound", "64 GetSession of a session with 100,000 rewinds", reads::set_up_many_rewinds, reads::reads_of_a_rewound_session),
     load!("sweep", "2,000 sessions a second with a ttl of 1 s", strangers::nothing, expiry::short_lives),

@@ -72,10 +72,10 @@ pub async fn set_up_many_events(it: Arc<Attacker>) -> Result<(), Failure> {
     Ok(())
 }
 
-pub async fn events_of_nobody(it: Arc<Attacker>) -> Result<(), Failure> {
+pub async fn events_of_absent_author(it: Arc<Attacker>) -> Result<(), Failure> {
     let request = ListEventsRequest {
         key: Some(key(&it.app, "long")),
-        author: "nobody".to_owned(),
+        author: "absent".to_owned(),
         json_form: JsonForm::Text.into(),
         ..Default::default()
     };
@@ -86,7 +86,7 @@ pub async fn events_of_nobody(it: Arc<Attacker>) -> Result<(), Failure> {
 pub async fn set_up_large_scopes(it: Arc<Attacker>) -> Result<(), Failure> {
     it.ask(&create(&it.app, "large", "{}")).await?;
     let keys = [fill_keys(&it, "large", "").await?, fill_keys(&it, "large", "user:").await?];
-    it.tally().notes.push(format!("{} and {} keys", keys[0], keys[1]));
+    it.counts().notes.push(format!("{} and {} keys", keys[0], keys[1]));
     Ok(())
 }
 

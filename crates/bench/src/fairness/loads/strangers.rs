@@ -87,10 +87,10 @@ async fn keep_silent(it: &Arc<Attacker>, address: String, connections: usize) {
                     sleep(Duration::from_millis(10)).await;
                     continue;
                 };
-                it.tally().held += 1;
+                it.counts().held += 1;
                 let left = it.lasts.saturating_sub(began.elapsed());
                 let ended = timeout(left, socket.read_to_end(&mut Vec::new())).await;
-                it.tally().ended_connections += u64::from(ended.is_ok());
+                it.counts().ended_connections += u64::from(ended.is_ok());
             }
         });
     }

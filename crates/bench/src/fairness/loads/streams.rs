@@ -1,4 +1,4 @@
-//! Append streams of a caller with a credential: answers that are not taken, and items that never come whole.
+//! Append streams of a caller with a credential: responses that the client does not read, and items that stay incomplete.
 
 use std::sync::Arc;
 

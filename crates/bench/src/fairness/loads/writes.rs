@@ -17,7 +17,7 @@ const EMPTY_EVENTS: usize = 600;
 pub async fn set_up_many_keys(it: Arc<Attacker>) -> Result<(), Failure> {
     it.ask(&create(&it.app, "many", "{}")).await?;
     let keys = fill_keys(&it, "many", "").await?;
-    it.tally().notes.push(format!("{keys} keys"));
+    it.counts().notes.push(format!("{keys} keys"));
     let request = append(&it.app, "many", vec![event("{}"); EMPTY_EVENTS]);
     it.make(1, 1, move |_| request.clone()).await;
     Ok(())
