@@ -277,7 +277,7 @@ impl Watch {
         self.wakes = self.subscriptions.iter_mut().map(|it| *it.borrow_and_update()).sum();
         // A page is read when its connection may hold it.
         let read = async {
-            self.context.account.capacity(PAGE_BYTES).await;
+            self.context.account.capacity(0).await;
             self.engine.store.read_changes(&self.context, self.query()).await
         };
         let page = tokio::select! {

@@ -133,10 +133,10 @@ impl Pipeline {
         let AppendEventStreamRequest { append } = request;
         let (index, call) = (self.next_index, self.call.item());
         self.next_index += 1;
-        let bytes = append.as_ref().map_or(0, |append| {
-            append.encoded_len() + if append.return_state { STATE_BYTES } else { 0 }
-        });
-        call.context.account.note(ITEM_BYTES + append.as_ref().map_or(0, Message::encoded_len));
+        let size = append.as_ref().map_or(0, Message::encoded_len);
+        let returns_state = append.as_ref().is_some_and(|append| append.return_state);
+        let bytes = size + if returns_state { STATE_BYTES } else { 0 };
+        call.context.account.note(ITEM_BYTES + size);
         let missing = || Error::invalid("append", Reason::MissingField, "This field is required.");
         let append = append.ok_or_else(missing);
         let Handlers { engine, bare } = &self.handlers;

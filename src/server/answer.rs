@@ -26,8 +26,6 @@ pub struct AnswerBody {
     is_unary: bool,
     log: Option<CallLog>,
     open: Arc<Option<Open>>,
-    /// What the call holds, until HTTP/2 has place for the answer and asks for it.
-    waits: Option<Unread>,
     /// A part that was made and not passed on.
     part: Bytes,
     unread: Option<Unread>,
@@ -55,9 +53,8 @@ impl AnswerBody {
         log: Option<CallLog>,
         open: Option<Open>,
     ) -> Self {
-        let waits = account.answered();
         let (open, part) = (Arc::new(open), Bytes::new());
-        Self { body, connection, account, is_unary, log, open, waits, part, unread: None }
+        Self { body, connection, account, is_unary, log, open, part, unread: None }
     }
 
     /// The next piece of a part.
@@ -78,7 +75,6 @@ impl codegen::Body for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
-        this.waits = None;
         if !this.part.is_empty() {
             return Poll::Ready(Some(Ok(this.piece())));
         }

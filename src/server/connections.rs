@@ -28,9 +28,9 @@ use super::{
     socket::{Sharing, Socket},
 };
 
-/// Bytes that a client may send on one stream, and on one connection, before the server has read them. What waits there is in no account, so
-/// it is little; bytes are read as they come, unless a stream of appends waits for the store.
-const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// Bytes that a client may send on one stream, and on one connection, before the server has read them. Requests are read as they come, and
+/// a stream of the client is charged its window.
+pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// Streams of one connection. Clients with more calls open a further connection.

@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures_util::future::{AbortHandle, pending};
+use futures_util::future::AbortHandle;
 use tokio::sync::watch;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{
@@ -27,15 +27,16 @@ use super::{
     answer::AnswerBody,
     call_log::CallNotes,
     connection_limit::IsKnown,
+    connections::STREAM_WINDOW_BYTES,
     drain::InFlight,
-    health::{Phase, PhaseHealth, draining, refusal},
+    health::{Phase, PhaseHealth, refusal},
     identity::Caller,
     messages::Messages,
 };
 use crate::{
     access::Principal,
     domain::error::{Bounded, Error},
-    rpc::{ConnectionId, Method, OPEN_REQUEST_BYTES, methods},
+    rpc::{ConnectionId, Method, methods},
     store::account::{Account, CallAccount, ConnectionAccount},
 };
 
@@ -113,8 +114,7 @@ impl Dispatch {
         account: Account,
         notes: CallNotes,
     ) -> Self {
-        let health = HealthServer::new(PhaseHealth(phase.clone()))
-            .max_decoding_message_size(OPEN_REQUEST_BYTES);
+        let health = HealthServer::new(PhaseHealth(phase.clone()));
         let methods = methods().into_iter().map(|it| (it.path.clone(), Arc::new(it))).collect();
         let admission = Admission::default();
         let connection = ConnectionState::new(&account, None, Arc::default(), IsKnown::default());
@@ -153,15 +153,18 @@ impl Dispatch {
     }
 
     /// The layers before the request is read.
-    fn begin(&self, request: &http::Request<Body>) -> Result<Begun, (Error, Option<Open>)> {
+    fn begin(
+        &self,
+        request: &http::Request<Body>,
+    ) -> Result<Begun, (Error, Option<(Open, CallAccount)>)> {
         let Self { shared, connection } = self;
         let principal = connection.principal(request);
         let stream = connection.stream().map_err(|error| (error, None))?;
+        let account = connection.account.call().map_err(|error| (error, None))?;
         let open = Open { _token: shared.in_flight.answers.token(), _stream: stream };
-        match (principal, connection.account.call()) {
-            (Err(error), _) => Err((error, Some(open))),
-            (_, Err(error)) => Err((error, None)),
-            (Ok(principal), Ok(account)) => Ok(Begun { principal, account, open }),
+        match principal {
+            Ok(principal) => Ok(Begun { principal, account, open }),
+            Err(error) => Err((error, Some((open, account)))),
         }
     }
 }
@@ -175,7 +178,7 @@ impl ConnectionState {
     ) -> Arc<Self> {
         let has_credential = caller.as_ref().is_none_or(|caller| caller.is_known());
         Arc::new(Self {
-            account: account.connection(),
+            account: account.connection(has_credential),
             caller,
             has_shown_credential: AtomicBool::new(has_credential),
             is_known,
@@ -189,7 +192,9 @@ impl ConnectionState {
         match &self.caller {
             Some(caller) if !request.uri().path().starts_with(HEALTH) => {
                 let principal = caller.principal(request.headers())?;
-                self.has_shown_credential.store(true, Relaxed);
+                if !self.has_shown_credential.swap(true, Relaxed) {
+                    self.account.know();
+                }
                 Ok(principal)
             }
             _ => Ok(Principal::Local),
@@ -258,17 +263,15 @@ impl Shared {
     ) -> Result<http::Request<Body>, Status> {
         let (parts, body) = request.into_parts();
         let (method, account) = (Arc::clone(method), account.clone());
-        let is_unary = !method.client_streams;
-        let phase = self.phase.clone();
+        let is_one_message = !method.client_streams;
+        if !is_one_message {
+            // Its client may send this much while the server reads nothing. Other requests are read as they come.
+            account.take(STREAM_WINDOW_BYTES as usize).map_err(|full| refusal(&full))?;
+        }
         // Streams of our services end by themselves, with the answers that are left.
-        let end = async move {
-            match is_own && !is_unary {
-                true => pending().await,
-                false => draining(phase).await,
-            }
-        };
-        let messages = Messages::new(body, &parts.headers, method, account, end);
-        let body = if is_unary { messages.one().await? } else { messages.stream() };
+        let phase = (is_one_message || !is_own).then(|| self.phase.clone());
+        let messages = Messages::new(body, &parts.headers, method, account, phase);
+        let body = if is_one_message { messages.one().await? } else { messages.stream() };
         Ok(http::Request::from_parts(parts, body))
     }
 }
@@ -323,15 +326,16 @@ where
         }
         let method = shared.methods.get(request.uri().path()).cloned();
         Box::pin(async move {
-            let none = CallAccount::default();
             let (answer, account, open) = match begun {
                 Ok(begun) => {
                     let answer = shared.answer(request, method.as_ref(), &begun, &connection);
                     (answer.await?, begun.account, Some(begun.open))
                 }
                 // Without a place for it, nothing waits for its rest.
-                Err((error, None)) => (refusal(&error).into_http(), none, None),
-                Err((error, open)) => (refused(request, &error).await?, none, open),
+                Err((error, None)) => (refusal(&error).into_http(), CallAccount::default(), None),
+                Err((error, Some((open, account)))) => {
+                    (refused(request, &error).await?, account, Some(open))
+                }
             };
             if let Some(log) = &mut log {
                 log.answered(answer.headers());

@@ -8,7 +8,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use crate::{engine::Engine, store::instant};
 
 /// How long clients may take for their answers once the store has done its last write.
-const DELIVERY: Duration = Duration::from_secs(2);
+const DELIVERY: Duration = Duration::from_millis(1500);
 
 /// How long connections may take to end that have nothing left to do.
 const GOODBYE: Duration = Duration::from_millis(500);
@@ -51,7 +51,9 @@ pub async fn drain(
     // Also when the timeout has passed, a moment for the last answers.
     let delivered_by = (instant() + DELIVERY).min(until.max(instant() + GOODBYE));
     let delivery = timeout_at(delivered_by, in_flight.delivered()).await;
-    let undelivered = if delivery.is_ok() { 0 } else { in_flight.answers.len() };
+    // Bytes that the kernel holds are out of sight.
+    let left = in_flight.answers.len().max(in_flight.sockets.len());
+    let undelivered = if delivery.is_ok() { 0 } else { left };
     // Clients were told at the beginning. Calls that they still begin are refused.
     let _ = timeout(GOODBYE, &mut serving).await;
     match (executed, closed) {

@@ -1,7 +1,7 @@
 //! The messages of a request: each comes whole, in time, within its limit, decompressed, and charged to the account of its call, before
 //! the services see any of it.
 
-use std::{future::Future, io::Read as _, pin::Pin, sync::Arc, time::Duration};
+use std::{future::pending, io::Read as _, sync::Arc, time::Duration};
 
 use flate2::bufread::GzDecoder;
 use futures_util::stream;
@@ -9,6 +9,7 @@ use http_body_util::{BodyExt as _, Full};
 use prost::bytes::BytesMut;
 use tokio::{
     select,
+    sync::watch,
     time::{Instant, timeout_at},
 };
 use tonic::{
@@ -17,7 +18,7 @@ use tonic::{
     codegen::{Bytes, http::HeaderMap},
 };
 
-use super::health::refusal;
+use super::health::{Phase, draining, refusal};
 use crate::{
     domain::{error::Error, limits::MESSAGE_BYTES},
     rpc::{Method, OPEN_REQUEST_BYTES, status::bad_message},
@@ -36,8 +37,8 @@ pub struct Messages {
     method: Arc<Method>,
     is_gzip: bool,
     account: CallAccount,
-    /// Resolves when the rest is not waited for: at a shutdown.
-    end: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The rest is not waited for at a shutdown. `None`: it is.
+    phase: Option<watch::Receiver<Phase>>,
     /// What has come and was not passed on.
     buffer: BytesMut,
     /// What is charged: the buffer and the message that was passed on last.
@@ -45,17 +46,16 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Those of a call, until `end`.
+    /// Those of a call.
     pub fn new(
         body: Body,
         headers: &HeaderMap,
         method: Arc<Method>,
         account: CallAccount,
-        end: impl Future<Output = ()> + Send + 'static,
+        phase: Option<watch::Receiver<Phase>>,
     ) -> Self {
         let is_gzip = headers.get("grpc-encoding").is_some_and(|encoding| encoding == "gzip");
-        let (end, buffer) = (Box::pin(end), BytesMut::new());
-        Self { body, method, is_gzip, account, end, buffer, charged: 0 }
+        Self { body, method, is_gzip, account, phase, buffer: BytesMut::new(), charged: 0 }
     }
 
     /// The body of a request of one message, once all of it has come. Its bytes, and those of what it is decoded into, stay charged.
@@ -82,7 +82,8 @@ impl Messages {
     /// The next message with its header, uncompressed; `None`: the request ends.
     async fn next(&mut self, mut until: Option<Instant>) -> Result<Option<Bytes>, Status> {
         loop {
-            if let Some(message) = self.take()? {
+            if let Some((message, more)) = self.take()? {
+                self.charge(more, until).await?;
                 return Ok(Some(message));
             }
             if !self.buffer.is_empty() {
@@ -119,7 +120,7 @@ impl Messages {
             biased;
             // Most requests have come with their headers.
             data = in_time => data?,
-            () = &mut self.end => match self.method.client_streams {
+            () = ended(self.phase.as_ref()) => match self.method.client_streams {
                 true => None,
                 false => return Err(refusal(&Error::Draining)),
             },
@@ -132,8 +133,8 @@ impl Messages {
 
     /// Charges bytes. A stream waits, and so does its client by the window of HTTP/2; a unary call is refused.
     async fn charge(&mut self, bytes: usize, until: Option<Instant>) -> Result<(), Status> {
+        let until = until.unwrap_or_else(|| instant() + TIMEOUT);
         while let Err(full) = self.account.take(bytes) {
-            let until = until.unwrap_or_else(|| instant() + TIMEOUT);
             if !self.method.client_streams
                 || timeout_at(until, self.account.capacity(bytes)).await.is_err()
             {
@@ -144,9 +145,9 @@ impl Messages {
         Ok(())
     }
 
-    /// Takes a whole message from the buffer, if one is there. Its bytes beyond those that were sent are charged here, and the memory of the
-    /// decoded message.
-    fn take(&mut self) -> Result<Option<Bytes>, Status> {
+    /// Takes a whole message from the buffer, if one is there, with the bytes that are to be charged beside those that were sent: of its text,
+    /// if it was compressed, and of the decoded message.
+    fn take(&mut self) -> Result<Option<(Bytes, usize)>, Status> {
         let Some(&[flag, ref length @ ..]) = self.buffer.first_chunk::<HEADER>() else {
             return Ok(None);
         };
@@ -162,9 +163,7 @@ impl Messages {
         let memory = self.method.request.map_or(Some(0), |kind| kind.memory(&whole[HEADER..]));
         let memory = memory.ok_or_else(|| bad_message("too many messages within it"))?;
         let more = memory + whole.len().saturating_sub(HEADER + length);
-        self.account.take(more).map_err(|full| refusal(&full))?;
-        self.charged += more;
-        Ok(Some(whole))
+        Ok(Some((whole, more)))
     }
 
     fn limit(&self) -> usize {
@@ -184,6 +183,14 @@ impl Messages {
         let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
         whole[1..HEADER].copy_from_slice(&length);
         Ok(whole.into())
+    }
+}
+
+/// Waits for a shutdown.
+async fn ended(phase: Option<&watch::Receiver<Phase>>) {
+    match phase {
+        Some(phase) => draining(phase.clone()).await,
+        None => pending().await,
     }
 }
 

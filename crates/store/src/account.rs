@@ -11,16 +11,13 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use futures_util::future::AbortHandle;
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, sleep};
 
 use super::instant;
 use sessiond_core::domain::error::{Bounded, Error};
@@ -31,8 +28,11 @@ pub const CALL_BYTES: usize = 16 << 10;
 /// A client that has taken nothing for so long does not read. Only then its connection may end for the bytes that it holds.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// A connection that waits for capacity looks again after this time: another connection may have given some back.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// A caller that waits for capacity looks again after this time.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Stalled connections are looked for this often, at most: one that was ended takes a moment to give its bytes back.
+const LOOK_FOR_STALLED: Duration = Duration::from_millis(250);
 
 /// The refusal of what does not fit, with the time in which many answers are taken.
 const FULL: Error = Error::Overloaded { what: Bounded::Buffers, retry_after_millis: 200 };
@@ -44,10 +44,14 @@ pub struct Account(Arc<All>);
 struct All {
     max: usize,
     bytes: AtomicUsize,
+    /// Of these, the bytes of connections that are not known.
+    unknown: AtomicUsize,
     /// Connections that hold something.
     holders: AtomicUsize,
     open: Mutex<Open>,
     began: Instant,
+    /// When stalled connections were last looked for, in milliseconds since `began`.
+    looked: AtomicU64,
     /// Called when a connection is ended.
     ended: Box<dyn Fn() + Send + Sync>,
 }
@@ -67,7 +71,10 @@ pub struct ConnectionAccount {
     unread: AtomicUsize,
     /// When an answer was last taken, or the first one began to wait, in milliseconds since the account began.
     taken: AtomicU64,
-    freed: Notify,
+    /// Its client has shown a credential, or needs none.
+    is_known: AtomicBool,
+    /// Its bytes that count as those of an unknown one.
+    unknown: AtomicUsize,
     end: OnceLock<AbortHandle>,
 }
 
@@ -80,12 +87,10 @@ struct Held {
     bytes: AtomicUsize,
 }
 
-/// An answer, or a part of one, that waits for its client.
+/// A part of a response that the client has not taken.
 pub struct Unread {
     connection: Arc<ConnectionAccount>,
     bytes: usize,
-    /// Whether the bytes are its own, and not those of a call.
-    is_charged: bool,
 }
 
 impl Account {
@@ -94,9 +99,11 @@ impl Account {
         Self(Arc::new(All {
             max,
             bytes: AtomicUsize::new(0),
+            unknown: AtomicUsize::new(0),
             holders: AtomicUsize::new(0),
             open: Mutex::default(),
             began: instant(),
+            looked: AtomicU64::new(0),
             ended: Box::new(ended),
         }))
     }
@@ -105,7 +112,8 @@ impl Account {
         self.0.bytes.load(Relaxed)
     }
 
-    pub fn connection(&self) -> Arc<ConnectionAccount> {
+    /// The account of a connection. One that is not known shares a quarter with all such.
+    pub fn connection(&self, is_known: bool) -> Arc<ConnectionAccount> {
         let mut open = self.0.lock();
         open.newest += 1;
         let number = open.newest;
@@ -115,7 +123,8 @@ impl Account {
             bytes: AtomicUsize::new(0),
             unread: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
-            freed: Notify::new(),
+            is_known: AtomicBool::new(is_known),
+            unknown: AtomicUsize::new(0),
             end: OnceLock::new(),
         });
         open.connections.insert(number, Arc::downgrade(&connection));
@@ -132,17 +141,30 @@ impl All {
         u64::try_from((instant() - self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Whether a connection may hold `own` bytes while all hold `all`. One has a quarter at most. The last quarter of the account is for
-    /// those that have less than their share of it, divided by their number and one more, which may come.
-    fn fits(&self, own: usize, all: usize) -> bool {
+    /// Whether a connection may hold `own` bytes while all hold `all`. One has a quarter at most, and those that are not known have a quarter
+    /// together. The last quarter of the account is for those that have less than their share of it, divided by their number and one more,
+    /// which may come.
+    fn fits(&self, own: usize, all: usize, is_known: bool) -> bool {
         let quarter = self.max / 4;
-        let share = || quarter / (self.holders.load(Relaxed) + 1);
-        own <= quarter && (all <= self.max - quarter || (all <= self.max && own <= share()))
+        let share = || quarter / self.holders.load(Relaxed).saturating_add(1);
+        own <= quarter
+            && (is_known || self.unknown.load(Relaxed) <= quarter)
+            && (all <= self.max - quarter || (all <= self.max && own <= share()))
     }
 
-    /// Ends the connection that leaves most answers unread, if its client takes none.
+    /// Ends the connection that leaves most answers unread, if its client takes none and the account is as good as full.
     fn end_stalled(&self) {
         let now = self.millis();
+        let (is_full, looked) =
+            (self.bytes.load(Relaxed) > self.max - self.max / 4, self.looked.load(Relaxed));
+        let is_due =
+            looked == 0 || Duration::from_millis(now - looked.min(now)) >= LOOK_FOR_STALLED;
+        if !is_full
+            || !is_due
+            || self.looked.compare_exchange(looked, now.max(1), Relaxed, Relaxed).is_err()
+        {
+            return;
+        }
         let open: Vec<_> = self.lock().connections.values().filter_map(Weak::upgrade).collect();
         let stalled = open.iter().filter(|it| it.is_stalled(now));
         let Some(largest) = stalled.max_by_key(|it| it.unread.load(Relaxed)) else { return };
@@ -175,20 +197,27 @@ impl ConnectionAccount {
         CallAccount(Some(Arc::new(held)))
     }
 
-    /// Charges a part of an answer that has been made, until it is dropped.
-    pub fn unread(self: &Arc<Self>, bytes: usize) -> Unread {
-        self.add(bytes);
-        if self.all.bytes.load(Relaxed) > self.all.max {
-            self.all.end_stalled();
+    /// Its client has shown a credential.
+    pub fn know(&self) {
+        if !self.is_known.swap(true, Relaxed) {
+            self.count_as_known(usize::MAX);
         }
-        self.waits(bytes, true)
     }
 
-    fn waits(self: &Arc<Self>, bytes: usize, is_charged: bool) -> Unread {
+    /// Some of its bytes are no longer those of an unknown connection.
+    fn count_as_known(&self, bytes: usize) {
+        let before = self.unknown.fetch_update(Relaxed, Relaxed, |it| Some(it - it.min(bytes)));
+        self.all.unknown.fetch_sub(before.unwrap_or_default().min(bytes), Relaxed);
+    }
+
+    /// Charges a part of a response that has been made, until it is dropped.
+    pub fn unread(self: &Arc<Self>, bytes: usize) -> Unread {
+        self.add(bytes);
         if self.unread.fetch_add(bytes, Relaxed) == 0 {
             self.taken.store(self.all.millis(), Relaxed);
         }
-        Unread { connection: Arc::clone(self), bytes, is_charged }
+        self.all.end_stalled();
+        Unread { connection: Arc::clone(self), bytes }
     }
 
     /// The bytes of the connection and of all, these included.
@@ -197,6 +226,10 @@ impl ConnectionAccount {
         if before == 0 && bytes > 0 {
             self.all.holders.fetch_add(1, Relaxed);
         }
+        if !self.is_known.load(Relaxed) {
+            self.unknown.fetch_add(bytes, Relaxed);
+            self.all.unknown.fetch_add(bytes, Relaxed);
+        }
         (before + bytes, self.all.bytes.fetch_add(bytes, Relaxed) + bytes)
     }
 
@@ -204,15 +237,18 @@ impl ConnectionAccount {
         if bytes == 0 {
             return;
         }
+        if self.unknown.load(Relaxed) > 0 {
+            self.count_as_known(bytes);
+        }
         self.all.bytes.fetch_sub(bytes, Relaxed);
         if self.bytes.fetch_sub(bytes, Relaxed) == bytes {
             self.all.holders.fetch_sub(1, Relaxed);
         }
-        self.freed.notify_waiters();
     }
 
     fn has_capacity(&self, bytes: usize) -> bool {
-        self.all.fits(self.bytes.load(Relaxed) + bytes, self.all.bytes.load(Relaxed) + bytes)
+        let (own, all) = (self.bytes.load(Relaxed) + bytes, self.all.bytes.load(Relaxed) + bytes);
+        self.all.fits(own, all, self.is_known.load(Relaxed))
     }
 
     fn is_stalled(&self, now: u64) -> bool {
@@ -224,6 +260,7 @@ impl ConnectionAccount {
 
 impl Drop for ConnectionAccount {
     fn drop(&mut self) {
+        self.count_as_known(usize::MAX);
         self.all.lock().connections.remove(&self.number);
     }
 }
@@ -233,7 +270,7 @@ impl CallAccount {
     pub fn take(&self, bytes: usize) -> Result<(), Error> {
         let Some(Held { connection, bytes: held }) = self.0.as_deref() else { return Ok(()) };
         let (own, all) = connection.add(bytes);
-        if connection.all.fits(own, all) {
+        if connection.all.fits(own, all, connection.is_known.load(Relaxed)) {
             held.fetch_add(bytes, Relaxed);
             return Ok(());
         }
@@ -279,8 +316,8 @@ impl CallAccount {
         async move {
             let Some(held) = held else { return };
             while !held.connection.has_capacity(bytes) {
-                // Whether it was notified or not, it looks again.
-                let _ = timeout(LOOK_AGAIN, held.connection.freed.notified()).await;
+                held.connection.all.end_stalled();
+                sleep(LOOK_AGAIN).await;
             }
         }
     }
@@ -289,12 +326,6 @@ impl CallAccount {
     pub fn item(&self) -> Self {
         self.0.as_ref().map_or_else(Self::default, |held| held.connection.item())
     }
-
-    /// Its answer has been made, and waits for the client with all that the call holds.
-    pub fn answered(&self) -> Option<Unread> {
-        let held = self.0.as_ref()?;
-        Some(held.connection.waits(held.bytes.load(Relaxed), false))
-    }
 }
 
 impl Unread {
@@ -302,7 +333,7 @@ impl Unread {
     pub fn split(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        Self { connection: Arc::clone(&self.connection), bytes, is_charged: self.is_charged }
+        Self { connection: Arc::clone(&self.connection), bytes }
     }
 }
 
@@ -320,10 +351,10 @@ impl Drop for Held {
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        let Self { connection, bytes, is_charged } = self;
-        connection.unread.fetch_sub(*bytes, Relaxed);
-        connection.taken.store(connection.all.millis(), Relaxed);
-        if *is_charged {
+        let Self { connection, bytes } = self;
+        if *bytes > 0 {
+            connection.unread.fetch_sub(*bytes, Relaxed);
+            connection.taken.store(connection.all.millis(), Relaxed);
             connection.give_back(*bytes);
         }
     }

@@ -65,7 +65,7 @@ pub trait Backend {
 }
 
 /// Charges a caller with what a request has cost beyond its own bytes.
-pub type Charge<'c> = dyn Fn(CallerId, usize) + Sync + 'c;
+pub type ChargeCaller<'c> = dyn Fn(CallerId, usize) + Sync + 'c;
 
 /// Executes a group and answers its requests, except for those that do not fit into its budget, or one that has to be loaded again, and
 /// those behind them: they are left in `group`, for the next one. The error is that of a transaction that failed.
@@ -74,7 +74,7 @@ pub async fn execute<B: Backend>(
     group: &mut Vec<Submission>,
     notifier: &Notifier,
     metrics: &WriteMetrics,
-    charge: &Charge<'_>,
+    charge: &ChargeCaller<'_>,
 ) -> Result<(), Error> {
     let mut attempt = 0;
     loop {
@@ -110,7 +110,7 @@ async fn execute_once<B: Backend>(
     group: &mut Vec<Submission>,
     notifier: &Notifier,
     metrics: &WriteMetrics,
-    charge: &Charge<'_>,
+    charge: &ChargeCaller<'_>,
 ) -> Result<(), Failure> {
     let began = take_sampled(group);
     let needed: Vec<ReadSet<'_>> =
@@ -170,7 +170,7 @@ fn decide_all<B: Backend>(
     group: &mut Vec<Submission>,
     loaded: usize,
     changes: &mut ChangeSet,
-    charge: &Charge<'_>,
+    charge: &ChargeCaller<'_>,
 ) -> (Decided, Option<Submission>) {
     let mut decided = Vec::with_capacity(loaded);
     let mut waiting = std::mem::take(group).into_iter();
@@ -206,7 +206,9 @@ fn decide_all<B: Backend>(
             }
         };
         context.work.add(work);
-        charge(context.caller, work);
+        if work > 0 {
+            charge(context.caller, work);
+        }
         let goes_on = budget.spend(work + request.bytes());
         decided.push((submission, answer));
         if !goes_on {
@@ -259,7 +261,7 @@ async fn execute_alone<B: Backend>(
     group: &mut Vec<Submission>,
     count: usize,
     (notifier, metrics): (&Notifier, &WriteMetrics),
-    charge: &Charge<'_>,
+    charge: &ChargeCaller<'_>,
 ) -> Result<(), Failure> {
     let mut budget = Budget::default();
     for _ in 0..count {

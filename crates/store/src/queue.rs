@@ -65,15 +65,19 @@ impl<T> Queue<T> {
         self.waits.observe((instant() - came).as_secs_f64());
     }
 
-    /// Accepts or refuses an item of this size. An empty queue accepts an item of any size. A closed one is [`Error::Draining`].
+    /// Accepts or refuses an item of this size. A full queue accepts the first item of a caller whatever its size, and further small ones up
+    /// to its share, so that a caller that fills the queue does not keep the others away. A closed one is [`Error::Draining`].
     pub fn push(&self, caller: CallerId, item: T, bytes: usize) -> Result<(), Error> {
         let came = instant();
         let mut inner = self.lock();
         if inner.closed {
             return Err(Error::Draining);
         }
-        let full = inner.items.len() >= self.max_items || inner.bytes + bytes > self.max_bytes;
-        if full && !inner.items.is_empty() {
+        let (own, callers) = inner.items.share(caller);
+        let has_share = own >= self.max_items / (callers + 1);
+        let is_full = inner.bytes + bytes > self.max_bytes
+            || (inner.items.len() >= self.max_items && has_share);
+        if is_full && own > 0 {
             return Err(self.full.clone());
         }
         inner.bytes += bytes;
@@ -173,6 +177,23 @@ mod tests {
         assert_eq!(queue.push(CALLER, 3, 0), Err(FULL));
         assert_eq!(queue.pop(), Some(1));
         assert_eq!(queue.push(CALLER, 3, 4), Ok(()));
+    }
+
+    #[test]
+    fn a_caller_that_fills_the_queue_does_not_keep_others_away() {
+        let (one, other) = (CALLER, CallerId::new(&sessiond_access::Principal::Local, 7));
+        let queue = queue(8, 100);
+        for item in 0..8 {
+            queue.push(one, item, 1).unwrap();
+        }
+        assert_eq!(queue.push(one, 8, 1), Err(FULL));
+        // Of three callers, one that may come included, each has two places of eight.
+        assert_eq!([queue.push(other, 8, 1), queue.push(other, 9, 1)], [Ok(()), Ok(())]);
+        assert_eq!(queue.push(other, 10, 1), Err(FULL));
+        let queue = super::tests::queue(8, 100);
+        queue.push(one, 0, 100).unwrap();
+        assert_eq!(queue.push(one, 1, 1), Err(FULL));
+        assert_eq!([queue.push(other, 1, 50), queue.push(other, 2, 1)], [Ok(()), Err(FULL)]);
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl<T> Turns<T> {
         self.items == 0
     }
 
+    /// The items of a caller, and the number of callers that have any.
+    pub fn share(&self, caller: CallerId) -> (usize, usize) {
+        (self.lanes.get(&caller).map_or(0, |lane| lane.items.len()), self.next.len())
+    }
+
     /// Puts an item of some bytes behind the caller's others.
     pub fn push(&mut self, caller: CallerId, item: T, bytes: usize) {
         self.items += 1;
@@ -89,9 +94,9 @@ impl<T> Turns<T> {
     pub fn put_back(&mut self, caller: CallerId, item: T, bytes: usize) {
         self.items += 1;
         self.order += 1;
-        let order = -self.order;
+        let (order, spent) = (-self.order, self.spent);
         self.change(caller, |lane| {
-            lane.spent = lane.spent.saturating_sub(cost(bytes));
+            lane.spent = lane.spent.saturating_sub(cost(bytes)).max(spent);
             lane.order = order;
             lane.items.push_front((item, bytes));
         });

@@ -36,7 +36,7 @@ async fn the_preface_is_read_as_far_as_it_is_one() {
 async fn a_connection_without_a_preface_is_closed() {
     pause();
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let dispatch = || dispatch(Arc::default(), &phase);
+    let dispatch = || dispatch(Arc::default(), &phase, account());
     let watcher = || GracefulShutdown::new().watcher();
     let began = Instant::now();
     let (mut client, server) = duplex(64);
@@ -49,8 +49,16 @@ async fn a_connection_without_a_preface_is_closed() {
     assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
 }
 
-fn dispatch(services: Arc<OnceLock<Routes>>, phase: &watch::Sender<Phase>) -> Dispatch {
-    let account = Account::new(FITTING as usize * MESSAGE_BYTES, || {});
+/// An account of the largest answers.
+fn account() -> Account {
+    Account::new(FITTING as usize * MESSAGE_BYTES, || {})
+}
+
+fn dispatch(
+    services: Arc<OnceLock<Routes>>,
+    phase: &watch::Sender<Phase>,
+    account: Account,
+) -> Dispatch {
     let (in_flight, notes) = Default::default();
     Dispatch::new(services, phase.subscribe(), in_flight, account, notes)
 }
@@ -60,7 +68,7 @@ async fn sent(
     caller: Option<Arc<Caller>>,
     frames: Vec<u8>,
 ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
-    let (served, mut client, phase) = begun(Arc::default(), caller);
+    let (served, mut client, phase) = begun(Arc::default(), caller, account());
     // Length, kind, flags, stream.
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     client.write_all(&[PREFACE, &settings, &frames].concat()).await.unwrap();
@@ -71,10 +79,12 @@ async fn sent(
 fn begun(
     services: Arc<OnceLock<Routes>>,
     caller: Option<Arc<Caller>>,
+    account: Account,
 ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
     let (client, server) = duplex(1 << 20);
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let dispatch = dispatch(services, &phase).with_caller(caller, Arc::default(), Arc::default());
+    let dispatch =
+        dispatch(services, &phase, account).with_caller(caller, Arc::default(), Arc::default());
     let watcher = GracefulShutdown::new().watcher();
     (connection(server, dispatch, phase.subscribe(), watcher), client, phase)
 }
@@ -136,17 +146,23 @@ async fn a_client_that_leaves_too_many_answers_unread_loses_its_connection() {
     let answer = axum::routing::post(async || ANSWER);
     let routes: Routes = axum::Router::new().route("/", answer).into();
     let services = Arc::new(routes.into());
-    let (served, mut client, _phase) = begun(services, None);
+    let account = account();
+    // Two others hold as much as a connection may.
+    let others = [(); 2].map(|()| account.connection(true).item());
+    others.iter().for_each(|it| it.take(FITTING as usize / 4 * MESSAGE_BYTES).unwrap());
+    let (served, mut client, _phase) = begun(services, None, account);
     let served = tokio::spawn(served);
     // Windows of no bytes, and calls that end with their headers.
     let windows = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
     client.write_all(&[PREFACE, windows].concat()).await.unwrap();
-    let mut call = async |number: u32| {
+    let headers = |number: u32| {
         let stream = (2 * number + 1).to_be_bytes();
-        let headers = [b"\0\0\x03\x01\x05", &stream[..], b"\x83\x86\x84"].concat();
-        client.write_all(&headers).await.unwrap();
+        [b"\0\0\x03\x01\x05", &stream[..], b"\x83\x86\x84"].concat()
+    };
+    let mut calls = async |frames: Vec<u8>| {
+        client.write_all(&frames).await.unwrap();
         let mut is_open = true;
-        // After a few pings the call has its answer.
+        // After a few pings the calls have their answers.
         for _ in 0..10 {
             let mut answers = Vec::new();
             is_open = is_open && client.write_all(PING).await.is_ok();
@@ -156,11 +172,11 @@ async fn a_client_that_leaves_too_many_answers_unread_loses_its_connection() {
         }
         is_open
     };
-    for number in 0..=FITTING / 4 {
-        assert!(call(number).await, "{number} are unread");
+    for number in 0..FITTING / 4 {
+        assert!(calls(headers(number)).await, "{number} are unread");
     }
-    assert!(call(FITTING).await, "it is refused, and the client may still read");
+    assert!(calls(headers(FITTING)).await, "it is refused, and the client may still read");
     advance(Duration::from_secs(6)).await;
-    assert!(!call(FITTING + 1).await);
+    assert!(!calls(headers(FITTING + 1)).await);
     served.await.unwrap();
 }

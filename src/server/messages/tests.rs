@@ -3,11 +3,7 @@
 use std::io::Write as _;
 
 use flate2::{Compression, write::GzEncoder};
-use futures_util::{
-    Stream, StreamExt as _,
-    future::{pending, ready},
-    stream,
-};
+use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
 use tokio::time::Instant;
 use tonic_types::StatusExt as _;
@@ -65,24 +61,19 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let account = Account::new(ACCOUNT, || {});
-    let call = account.connection().call().unwrap();
+    let call = account.connection(true).call().unwrap();
     Fixture { account, call }
 }
 
 impl Fixture {
-    fn messages(
-        &self,
-        path: &str,
-        body: Body,
-        end: impl Future<Output = ()> + Send + 'static,
-    ) -> Messages {
+    fn messages(&self, path: &str, body: Body, phase: Option<watch::Receiver<Phase>>) -> Messages {
         let mut headers = HeaderMap::new();
         headers.insert("grpc-encoding", "gzip".parse().unwrap());
-        Messages::new(body, &headers, method(path), self.call.clone(), end)
+        Messages::new(body, &headers, method(path), self.call.clone(), phase)
     }
 
     async fn one(&self, body: Body) -> Result<Vec<u8>, Status> {
-        let body = self.messages(UNARY, body, pending()).one().await?;
+        let body = self.messages(UNARY, body, None).one().await?;
         Ok(body.collect().await?.to_bytes().to_vec())
     }
 
@@ -90,6 +81,11 @@ impl Fixture {
     fn held(&self) -> usize {
         self.account.bytes() - crate::store::account::CALL_BYTES
     }
+}
+
+/// The phase of a server that shuts down.
+fn stopping() -> watch::Receiver<Phase> {
+    watch::channel(Phase::Draining).1
 }
 
 fn reason(refusal: &Status) -> String {
@@ -151,7 +147,7 @@ async fn a_larger_message_is_refused_by_its_header() {
     let refusal = fixture().one(body(parts(&compressed, 1000))).await.unwrap_err();
     assert_eq!(reason(&refusal), Reason::MessageTooLarge.as_str());
     let open = body(parts(&framed(0, &message(OPEN_REQUEST_BYTES)), 1000));
-    let refusal = fixture().messages(HEALTH, open, pending()).one().await.unwrap_err();
+    let refusal = fixture().messages(HEALTH, open, None).one().await.unwrap_err();
     assert_eq!(reason(&refusal), Reason::MessageTooLarge.as_str());
 }
 
@@ -172,7 +168,7 @@ async fn the_rest_of_a_message_has_to_come_in_time() {
     for (path, begun) in [(UNARY, &b""[..]), (UNARY, &[0, 0]), (STREAM, &[0, 0])] {
         let (fixture, began) = (fixture(), Instant::now());
         let begun = body(parts(begun, 5).chain(stream::pending()));
-        let messages = fixture.messages(path, begun, pending());
+        let messages = fixture.messages(path, begun, None);
         let refusal = match path {
             UNARY => messages.one().await.unwrap_err(),
             _ => messages.stream().collect().await.unwrap_err(),
@@ -182,7 +178,7 @@ async fn the_rest_of_a_message_has_to_come_in_time() {
     }
     let fixture = fixture();
     let whole = body(parts(&framed(0, b""), 9).chain(stream::pending()));
-    let mut silent = fixture.messages(STREAM, whole, pending()).stream();
+    let mut silent = fixture.messages(STREAM, whole, None).stream();
     silent.frame().await.unwrap().unwrap();
     assert!(tokio::time::timeout(TIMEOUT * 100, silent.frame()).await.is_err(), "it may be silent");
 }
@@ -191,17 +187,17 @@ async fn the_rest_of_a_message_has_to_come_in_time() {
 async fn a_shutdown_does_not_wait_for_the_rest_of_a_request() {
     let begun = || body(parts(b"\0\0\0", 5).chain(stream::pending()));
     let fixture = fixture();
-    let refusal = fixture.messages(UNARY, begun(), ready(())).one().await.unwrap_err();
+    let refusal = fixture.messages(UNARY, begun(), Some(stopping())).one().await.unwrap_err();
     assert_eq!(reason(&refusal), Reason::Draining.as_str());
     let whole = body(parts(&framed(0, b""), 9));
-    assert!(fixture.messages(UNARY, whole, ready(())).one().await.is_ok(), "it has come");
+    assert!(fixture.messages(UNARY, whole, Some(stopping())).one().await.is_ok(), "it has come");
 }
 
 #[tokio::test]
 async fn an_item_is_charged_until_the_next_one_is_asked_for() {
     let fixture = fixture();
     let items = [framed(0, &message(1000)), framed(0, &message(10))].concat();
-    let mut items = fixture.messages(STREAM, body(parts(&items, 900)), pending()).stream();
+    let mut items = fixture.messages(STREAM, body(parts(&items, 900)), None).stream();
     let mut next = async || items.frame().await.transpose().unwrap();
     next().await.unwrap();
     assert!(fixture.held() >= 1000);
@@ -219,7 +215,7 @@ async fn without_room_a_request_is_refused_and_a_stream_waits() {
     let sent = framed(0, &message(1000));
     let refusal = fixture.one(body(parts(&sent, 1000))).await.unwrap_err();
     assert_eq!(reason(&refusal), Reason::Overloaded.as_str());
-    let mut items = fixture.messages(STREAM, body(parts(&sent, 1000)), pending()).stream();
+    let mut items = fixture.messages(STREAM, body(parts(&sent, 1000)), None).stream();
     assert!(tokio::time::timeout(TIMEOUT / 2, items.frame()).await.is_err());
     drop(full);
     assert!(items.frame().await.unwrap().is_ok());

@@ -128,6 +128,12 @@ impl SessionInfo {
     pub fn expired(&self, now: Time) -> bool {
         self.expire_time.is_some_and(|at| at <= now)
     }
+
+    /// Bytes of its labels and its display name.
+    pub fn text_len(&self) -> usize {
+        let labels = self.labels.0.iter().map(|(key, value)| key.len() + value.len());
+        labels.sum::<usize>() + self.display_name.as_str().len()
+    }
 }
 
 /// Damaged keys that an answer names.

@@ -1,14 +1,12 @@
 //! Turns of reads: a caller with many reads does not delay the others.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit};
+use tokio::sync::oneshot;
 
 use crate::{
-    CallerId, KeyChangePage, NamePage, SessionPage, SessionView, StateView, WatchPage, instant,
+    CallerId, KeyChangePage, NamePage, SessionPage, SessionView, StateView, Turns, WatchPage,
+    instant,
     queue::{QUEUE_READS, READS_FULL},
 };
 use sessiond_core::domain::{json::Json, prelude::*};
@@ -17,7 +15,9 @@ use sessiond_metrics::{GaugeShare, ReadMetrics};
 /// An answer of a read, which is buffered for its client.
 pub(super) trait Buffered {
     /// Bytes of its texts, about.
-    fn bytes(&self) -> usize;
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 impl Buffered for SessionView {
@@ -29,7 +29,8 @@ impl Buffered for SessionView {
 
 impl Buffered for SessionPage {
     fn bytes(&self) -> usize {
-        self.sessions.iter().map(|(_, state)| state.as_ref().map_or(0, State::text_len)).sum()
+        let state = |state: &Option<State>| state.as_ref().map_or(0, State::text_len);
+        self.sessions.iter().map(|(info, it)| info.text_len() + state(it)).sum()
     }
 }
 
@@ -45,87 +46,78 @@ impl Buffered for KeyChangePage {
     }
 }
 
-/// A watch charges what it holds of a page.
-impl Buffered for WatchPage {
-    fn bytes(&self) -> usize {
-        0
-    }
-}
+/// A watch charges its pages itself.
+impl Buffered for WatchPage {}
 
 /// Names, and the session of a bare id, are short.
-impl<T> Buffered for NamePage<T> {
-    fn bytes(&self) -> usize {
-        0
-    }
-}
+impl<T> Buffered for NamePage<T> {}
+impl Buffered for SessionKey {}
 
-impl Buffered for SessionKey {
-    fn bytes(&self) -> usize {
-        0
-    }
-}
-
-/// A fair semaphore. Of each caller one read, its first, waits in the semaphore's own queue, the others wait for that: so callers take
-/// turns, and each keeps its order.
+/// Turns for a number of reads at the same time. A turn that ends goes to the next caller at once.
 pub(super) struct ReadTurns {
-    permits: Semaphore,
     waiting: Mutex<Waiting>,
     metrics: ReadMetrics,
 }
 
-#[derive(Default)]
 struct Waiting {
-    /// By caller: whose lock the first holds, and how many there are.
-    lanes: HashMap<CallerId, (Arc<AsyncMutex<()>>, usize)>,
-    reads: usize,
+    /// Turns that nobody has: there are none while a read waits.
+    free: usize,
+    turns: Turns<oneshot::Sender<()>>,
 }
 
-/// The place of a read that waits. Dropping it leaves it.
+/// A turn. Dropping it passes it on.
+pub(super) struct Turn<'t>(&'t ReadTurns);
+
+/// A read that waits. If it is dropped with a turn that it has just got, it passes that on.
 struct Place<'t> {
     turns: &'t ReadTurns,
-    caller: CallerId,
-    lane: Arc<AsyncMutex<()>>,
+    turn: oneshot::Receiver<()>,
     _share: GaugeShare,
 }
 
 impl ReadTurns {
     /// `reads`: those that are executed at the same time.
     pub(super) fn new(reads: usize, metrics: ReadMetrics) -> Self {
-        Self { permits: Semaphore::new(reads), waiting: Mutex::default(), metrics }
+        let waiting = Waiting { free: reads, turns: Turns::default() };
+        Self { waiting: Mutex::new(waiting), metrics }
     }
 
     /// Waits for a turn. Errors: [`READS_FULL`].
-    pub(super) async fn take(&self, caller: CallerId) -> Result<SemaphorePermit<'_>, Error> {
+    pub(super) async fn take(&self, caller: CallerId) -> Result<Turn<'_>, Error> {
         let began = instant();
-        let permit = match self.permits.try_acquire() {
-            // There is one only where nobody waits.
-            Ok(permit) => permit,
-            Err(_) => {
-                let place = self.place(caller)?;
-                let _first = place.lane.lock().await;
-                self.permits.acquire().await.map_err(Error::internal)?
-            }
-        };
+        if let Some(mut place) = self.place(caller)? {
+            (&mut place.turn).await.map_err(Error::internal)?;
+        }
         self.metrics.queue_wait.observe(began.elapsed().as_secs_f64());
-        Ok(permit)
+        Ok(Turn(self))
     }
 
-    /// A place, of which one is left for a caller that has none.
-    fn place(&self, caller: CallerId) -> Result<Place<'_>, Error> {
+    /// A place among those that wait; `None`: a turn was free. Callers that have less than their share find a place where all are taken.
+    fn place(&self, caller: CallerId) -> Result<Option<Place<'_>>, Error> {
         let mut waiting = self.lock();
-        if waiting.reads >= QUEUE_READS && waiting.lanes.contains_key(&caller) {
+        if waiting.free > 0 {
+            waiting.free -= 1;
+            return Ok(None);
+        }
+        let (own, callers) = waiting.turns.share(caller);
+        if waiting.turns.len() >= QUEUE_READS && own > 0 && own >= QUEUE_READS / (callers + 1) {
             return Err(READS_FULL);
         }
-        waiting.reads += 1;
-        let (lane, reads) = waiting.lanes.entry(caller).or_default();
-        *reads += 1;
-        let lane = Arc::clone(lane);
-        Ok(Place {
-            turns: self,
-            caller,
-            lane,
-            _share: GaugeShare::new(&self.metrics.queue_requests, 1),
-        })
+        let (sender, turn) = oneshot::channel();
+        waiting.turns.push(caller, sender, 0);
+        let share = GaugeShare::new(&self.metrics.queue_requests, 1);
+        Ok(Some(Place { turns: self, turn, _share: share }))
+    }
+
+    /// Passes a turn on to the next read that still waits.
+    fn pass_on(&self) {
+        let mut waiting = self.lock();
+        while let Some(next) = waiting.turns.pop() {
+            if next.send(()).is_ok() {
+                return;
+            }
+        }
+        waiting.free += 1;
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -133,21 +125,24 @@ impl ReadTurns {
     }
 }
 
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.pass_on();
+    }
+}
+
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.turns.lock();
-        waiting.reads -= 1;
-        if let Some((_, reads)) = waiting.lanes.get_mut(&self.caller) {
-            *reads -= 1;
-            if *reads == 0 {
-                waiting.lanes.remove(&self.caller);
-            }
+        if self.turn.try_recv().is_ok() {
+            self.turns.pass_on();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use futures_util::FutureExt as _;
     use sessiond_metrics::Metrics;
     use tokio::{sync::mpsc, task::yield_now};
@@ -193,8 +188,8 @@ mod tests {
             [0, 100, 1, 2],
             "the other's is the next but one, and each keeps its order"
         );
-        assert!(turns.lock().lanes.is_empty());
-        assert_eq!(turns.lock().reads, 0);
+        assert!(turns.lock().turns.is_empty());
+        assert_eq!(turns.lock().free, 1);
         assert_eq!(turns.metrics.queue_requests.get(), 0);
     }
 
@@ -211,9 +206,22 @@ mod tests {
         let mut of_other = Box::pin(turns.take(other()));
         assert!((&mut of_other).now_or_never().is_none());
         drop(waiting);
-        assert_eq!(turns.lock().reads, 1);
+        assert_eq!(turns.metrics.queue_requests.get(), 1);
         drop(begun);
         assert!(of_other.await.is_ok());
-        assert_eq!(turns.lock().reads, 0);
+        assert!(turns.lock().turns.is_empty());
+        assert_eq!(turns.lock().free, 1);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_leaves_with_its_turn_passes_it_on() {
+        let turns = turns(1);
+        let begun = turns.take(ONE).await.unwrap();
+        let (mut first, mut second) = (Box::pin(turns.take(ONE)), Box::pin(turns.take(other())));
+        assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+        drop(begun);
+        assert!((&mut second).now_or_never().is_none(), "the first has it");
+        drop(first);
+        assert!(second.await.is_ok());
     }
 }

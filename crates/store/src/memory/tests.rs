@@ -128,7 +128,7 @@ async fn a_write_with_a_long_answer_waits_for_a_client_that_does_not_take_its_an
     let (_, store) = store();
     let store: Arc<dyn Store> = store;
     let account = Account::new(400, || {});
-    let connection = account.connection();
+    let connection = account.connection(true);
     let context = || {
         let account = connection.item();
         RequestContext { account, ..call() }
