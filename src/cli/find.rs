@@ -110,6 +110,9 @@ async fn listed(
         for application in applications.await? {
             found.extend(Box::pin(self::listed(server, &application.app_name, "", pages)).await?);
         }
+        if names == 0 {
+            *pages = 0;
+        }
         return Ok(found);
     }
     match sessions(server, app_name, user_id, pages).await {
@@ -120,6 +123,9 @@ async fn listed(
     let users = bounded_pages(&mut names, async |token| users_page(server, app_name, token).await);
     for user_id in users.await? {
         found.extend(sessions(server, app_name, &user_id, pages).await?);
+    }
+    if names == 0 {
+        *pages = 0;
     }
     Ok(found)
 }

@@ -8,6 +8,7 @@ use super::{
     load::names,
     log::{LOG_STEP, Log, rows_text},
     prelude::*,
+    purge::PURGED_ROWS,
     read::Snapshot,
     schema::PURGED,
     writer::Writer,
@@ -69,7 +70,13 @@ impl Writer {
         finished_forks.iter().try_for_each(|fork| self.finish_fork(*fork))?;
         self.purge(purged)?;
         self.apply_emptied(emptied, looked_at)?;
-        unnamed.iter().try_for_each(|user| self.remove_name(user))?;
+        let mut rows = 0;
+        for user in unnamed {
+            if rows >= PURGED_ROWS {
+                break;
+            }
+            rows += self.remove_name(user)?;
+        }
         ended.iter().try_for_each(|(key, version)| self.end_scope(key, *version))
     }
 

@@ -61,8 +61,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the name of a user from some of the changes of its application.
-    pub(super) fn remove_name(&self, user: &ScopeKey) -> Result<()> {
+    /// Removes the name of a user from some of the changes of its application. Returns their number.
+    pub(super) fn remove_name(&self, user: &ScopeKey) -> Result<usize> {
         let (app, user) = names(user);
         let update = format!(
             "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
@@ -70,8 +70,7 @@ impl Writer {
              WHERE id IN ({})",
             naming(PURGED_ROWS)
         );
-        self.tables.run(&update, (app, user))?;
-        Ok(())
+        self.tables.run(&update, (app, user))
     }
 
     /// Ends the life of an application or a user at a version. Its log is removed in pieces, as that of a session.

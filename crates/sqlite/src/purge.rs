@@ -111,6 +111,10 @@ impl Writer {
             }
             tables
                 .run("DELETE FROM log_index WHERE node = ?1 AND version = ?2", (node, version))?;
+            if rows.is_empty() {
+                // A damaged run counts as well, so that the rest of the index is found again.
+                piece.spend(1, 0);
+            }
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ impl<'r, R: Rows> Search<'r, R> {
     /// Turns `recent` into the event behind which the selection begins, or returns what is left to count.
     async fn count(&mut self) -> Result<Option<Uncounted>, Error> {
         let Some(mut missing) = self.selection.recent else { return Ok(None) };
-        let mut from = self.selection.counted_to.unwrap_or(self.limit);
+        let mut from = self.selection.counted_to.unwrap_or(self.limit).min(self.limit);
         if self.all_pass() {
             for (low, high) in self.ranges(from, true, missing).await? {
                 if missing == 0 {
@@ -113,7 +113,8 @@ impl<'r, R: Rows> Search<'r, R> {
                 missing -= high - from;
             }
         }
-        let mut piece = first_piece(usize::try_from(missing).unwrap_or(usize::MAX));
+        // Few at first, so that the net of time holds.
+        let mut piece = PIECE_ROWS;
         while missing > 0 && !self.all_pass() {
             let wanted = self.wanted(from, true, piece).await?;
             if wanted.is_empty() {
@@ -144,7 +145,10 @@ impl<'r, R: Rows> Search<'r, R> {
     /// Fills the page. Returns whether nothing is left.
     async fn fill(&mut self) -> Result<bool, Error> {
         let descending = self.selection.descending;
-        let mut max_rows = first_piece(self.budget.left().0.saturating_add(1));
+        let mut max_rows = match self.all_pass() {
+            true => self.budget.left().0.saturating_add(1).clamp(PIECE_ROWS, PAGE_SCANNED),
+            false => PIECE_ROWS,
+        };
         // Events that pass and are not on the page yet, and the last row that was looked at for them.
         let (mut passing, mut looked_at) = (VecDeque::new(), 0);
         loop {
@@ -239,11 +243,6 @@ impl<'r, R: Rows> Search<'r, R> {
         }
         Ok(ranges)
     }
-}
-
-/// Rows to look at first, for some events.
-fn first_piece(events: usize) -> usize {
-    events.clamp(PIECE_ROWS, PAGE_SCANNED)
 }
 
 /// Whether an event passes a filter, rewinds aside.

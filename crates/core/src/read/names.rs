@@ -138,7 +138,8 @@ impl<'r, R: Rows> Names<'r, R> {
             }
             self.sessions = self.take(row, is_live);
         }
-        self.scan.look(looked_at, looked_at - dead);
+        // A range without rows is looked at as well.
+        self.scan.look(looked_at + 1, looked_at - dead);
         if looked_at < max_rows {
             // A name that was found may have led further.
             self.sessions = up_to.max(self.sessions.clone());

@@ -10,6 +10,9 @@ use sessiond_store::rows::{EVENT_BYTES, EVENT_COLUMNS};
 
 /// Rows, and bytes of events and snapshots, that one piece of a sweep removes: a few milliseconds of the lane's time.
 const PURGED_ROWS: usize = 512;
+
+/// Users whose names one piece removes, each from as many rows.
+const NAMED_USERS: usize = 4;
 const PURGED_BYTES: u64 = 1 << 20;
 
 /// Rows of a session that is removed together with others: a few turns of a conversation.
@@ -65,7 +68,8 @@ pub(super) async fn apply(
         ([_, ..], [], Some((scope, through))) => purge_scope(connection, scope, *through).await?,
         _ => {}
     }
-    for user in &changes.unnamed {
+    // The others are found again.
+    for user in changes.unnamed.iter().take(NAMED_USERS) {
         remove_name(connection, user).await?;
     }
     Ok(())
