@@ -87,7 +87,7 @@ pub struct Config {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,
 
-    /// Maximum size of what is buffered for all clients in bytes: requests that have come, and responses that clients have not read
+    /// Maximum size of all buffered requests and of responses that clients have not read, in bytes, at least 301989888 (288 MiB)
     #[arg(long, env = "SESSIOND_MAX_BUFFER_BYTES", default_value_t = 384 * 1024 * 1024, value_name = "BYTES",
           value_parser = clap::value_parser!(u64).range(288 * 1024 * 1024..=1024 * 1024 * 1024 * 1024))]
     pub max_buffer_bytes: u64,

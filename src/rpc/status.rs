@@ -47,15 +47,14 @@ pub fn undecodable(error: &DecodeError) -> Status {
         [field, _, _, .., fault] if parts.len() > 4 => format!("{field}: …: {fault}"),
         _ => parts.join(": "),
     };
-    bad_message(&cause)
+    let advice =
+        "Generate the client from this contract, and send deeply nested values as JSON text.";
+    bad_message(&cause, advice)
 }
 
 /// The status of a request that is no message of its type.
-pub fn bad_message(cause: &str) -> Status {
-    let message = format!(
-        "The request is not a valid message of its type: {cause}. \
-         Generate the client from this contract, and send deeply nested values as JSON text."
-    );
+pub fn bad_message(cause: &str, advice: &str) -> Status {
+    let message = format!("The request is not a valid message of its type: {cause}. {advice}");
     let fault = Violation::new("", Reason::BadMessage, message).with("cause", cause);
     status(&Error::Invalid(vec![fault]), "")
 }

@@ -32,10 +32,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes before each message: a flag that says whether it is compressed, and its length.
 const HEADER: usize = 5;
 
+const ONE_MESSAGE: &str = "Send one message per call.";
+
 pub struct Messages {
     body: Body,
     method: Arc<Method>,
     is_gzip: bool,
+    /// No message may be compressed.
+    is_plain: bool,
     account: CallAccount,
     /// The rest is not waited for at a shutdown. `None`: it is.
     phase: Option<watch::Receiver<Phase>>,
@@ -54,16 +58,30 @@ impl Messages {
         account: CallAccount,
         phase: Option<watch::Receiver<Phase>>,
     ) -> Self {
-        let is_gzip = headers.get("grpc-encoding").is_some_and(|encoding| encoding == "gzip");
-        Self { body, method, is_gzip, account, phase, buffer: BytesMut::new(), charged: 0 }
+        // The services refuse encodings that they do not know.
+        let encoding = headers.get("grpc-encoding");
+        let is_gzip = encoding.is_some_and(|encoding| encoding == "gzip");
+        let is_plain = encoding.is_none_or(|encoding| encoding == "identity");
+        Self {
+            body,
+            method,
+            is_gzip,
+            is_plain,
+            account,
+            phase,
+            buffer: BytesMut::new(),
+            charged: 0,
+        }
     }
 
     /// The body of a request of one message, once all of it has come. Its bytes, and those of what it is decoded into, stay charged.
     pub async fn one(mut self) -> Result<Body, Status> {
         let until = Some(instant() + TIMEOUT);
-        let Some(message) = self.next(until).await? else { return Ok(Body::empty()) };
+        let Some(message) = self.next(until).await? else {
+            return Err(bad_message("no message", ONE_MESSAGE));
+        };
         if !self.buffer.is_empty() || self.fill(until).await? {
-            return Err(bad_message("more than one message in a unary call"));
+            return Err(bad_message("more than one message in a unary call", ONE_MESSAGE));
         }
         Ok(Body::new(Full::from(message)))
     }
@@ -92,7 +110,7 @@ impl Messages {
             if !self.fill(until).await? {
                 return match self.buffer.is_empty() {
                     true => Ok(None),
-                    false => Err(bad_message("it ends before it is complete")),
+                    false => Err(bad_message("it ends before it is complete", "Send it whole.")),
                 };
             }
         }
@@ -152,6 +170,10 @@ impl Messages {
             return Ok(None);
         };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        if flag > 1 || (flag == 1 && self.is_plain) {
+            let advice = "Send 0 for a plain message, and 1 with `grpc-encoding: gzip`.";
+            return Err(bad_message("its compression flag is wrong", advice));
+        }
         if length > self.limit() {
             return Err(refusal(&Error::MessageTooLarge));
         }
@@ -161,7 +183,8 @@ impl Messages {
         let sent = self.buffer.split_to(HEADER + length).freeze();
         let whole = if flag == 1 && self.is_gzip { self.decompressed(&sent)? } else { sent };
         let memory = self.method.request.map_or(Some(0), |kind| kind.memory(&whole[HEADER..]));
-        let memory = memory.ok_or_else(|| bad_message("too many messages within it"))?;
+        let memory = memory
+            .ok_or_else(|| bad_message("too many messages within it", "Send less per call."))?;
         let more = memory + whole.len().saturating_sub(HEADER + length);
         Ok(Some((whole, more)))
     }
@@ -175,7 +198,10 @@ impl Messages {
         let limit = self.limit();
         let mut whole = vec![0; HEADER];
         let read = GzDecoder::new(&sent[HEADER..]).take(limit as u64 + 1).read_to_end(&mut whole);
-        read.map_err(|error| bad_message(&format!("it cannot be decompressed: {error}")))?;
+        read.map_err(|error| {
+            let cause = format!("it cannot be decompressed: {error}");
+            bad_message(&cause, "Compress it with gzip, or not at all.")
+        })?;
         let length = whole.len() - HEADER;
         if length > limit {
             return Err(refusal(&Error::MessageTooLarge));
@@ -196,7 +222,7 @@ async fn ended(phase: Option<&watch::Receiver<Phase>>) {
 
 fn late() -> Status {
     let cause = format!("request body timed out after {} s", TIMEOUT.as_secs());
-    bad_message(&cause)
+    bad_message(&cause, "End the request after its message.")
 }
 
 #[cfg(test)]

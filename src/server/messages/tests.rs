@@ -102,11 +102,8 @@ async fn a_message_stays_what_it_was_however_it_comes_and_is_charged_until_its_a
         drop(fixture.call);
         assert_eq!(fixture.account.bytes(), 0);
     }
-    let fixture = fixture();
-    assert!(
-        fixture.one(Body::empty()).await.unwrap().is_empty(),
-        "the service says what is missing"
-    );
+    let refusal = fixture().one(Body::empty()).await.unwrap_err();
+    assert_eq!(reason(&refusal), Reason::BadMessage.as_str(), "a message is missing");
 }
 
 #[tokio::test]
@@ -119,6 +116,17 @@ async fn a_compressed_message_is_charged_as_what_it_becomes() {
     assert!(fixture.held() >= 3 << 20);
     let refusal = fixture.one(body(parts(&framed(1, b"not gzip"), 100))).await.unwrap_err();
     assert_eq!(reason(&refusal), Reason::BadMessage.as_str());
+}
+
+#[tokio::test]
+async fn a_wrong_compression_flag_is_named() {
+    let fixture = fixture();
+    let refusal = fixture.one(body(parts(&framed(2, b""), 9))).await.unwrap_err();
+    assert_eq!(reason(&refusal), Reason::BadMessage.as_str());
+    let sent = body(parts(&framed(1, &gzip(b"")), 100));
+    let (method, account) = (method(UNARY), fixture.call.clone());
+    let plain = Messages::new(sent, &HeaderMap::new(), method, account, None);
+    assert_eq!(reason(&plain.one().await.unwrap_err()), Reason::BadMessage.as_str());
 }
 
 #[tokio::test]

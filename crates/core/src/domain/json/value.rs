@@ -41,7 +41,7 @@ const DAMAGED: &str = "\u{1}";
 /// `==` compares bytes; [`same_value`](super::same_value) compares values. Clones share the text: a value is in the state, in an event's
 /// changes, in the change set and in answers at the same time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Json(Arc<str>);
+pub struct Json(Arc<String>);
 
 impl Json {
     /// An error is a predicate of at most about 200 bytes that follows the name of the field: "is empty", "is not valid JSON: …".
@@ -53,7 +53,10 @@ impl Json {
         let _: IgnoredAny =
             serde_json::from_str(&text).map_err(|error| format!("is not valid JSON: {error}"))?;
         check(&text)?;
-        Ok(Json(trimmed.into()))
+        Ok(match trimmed.len() == text.len() {
+            true => Json::from_stored(text),
+            false => Json::from_stored(trimmed.to_owned()),
+        })
     }
 
     pub fn object(text: String) -> Result<Json, String> {
@@ -74,7 +77,7 @@ impl Json {
 
     /// Text that was a `Json` before it was stored, if it still is one.
     pub fn stored(text: &str) -> Option<Json> {
-        is_stored(text).then(|| Json(text.into()))
+        is_stored(text).then(|| Json::from_stored(text.to_owned()))
     }
 
     pub fn stored_object(text: &str) -> Option<Json> {
@@ -84,7 +87,7 @@ impl Json {
     /// Likewise, of a value that a state can lack: damaged text becomes a placeholder of the same length without its content. See
     /// [`Json::is_damaged`].
     pub fn stored_or_damaged(text: &str) -> Json {
-        Self::stored(text).unwrap_or_else(|| Json(DAMAGED.repeat(text.len()).into()))
+        Self::stored(text).unwrap_or_else(|| Json::from_stored(DAMAGED.repeat(text.len())))
     }
 
     /// Whether this is what was left of a value that is damaged in its store: no answer may hold it, and no decision may depend on it.
@@ -96,21 +99,21 @@ impl Json {
     ///
     /// On any other text the functions of [this module](super) return nonsense, but they neither panic nor loop.
     pub fn from_stored(text: String) -> Json {
-        Json(text.into())
+        Json(Arc::new(text))
     }
 
     pub fn null() -> Json {
-        Json("null".into())
+        Json::from_stored("null".to_owned())
     }
 
     pub fn string(value: &str) -> Json {
         let mut text = String::with_capacity(value.len() + 2);
         push_string(&mut text, value);
-        Json(text.into())
+        Json::from_stored(text)
     }
 
     pub fn integer(value: i64) -> Json {
-        Json(value.to_string().into())
+        Json::from_stored(value.to_string())
     }
 
     pub fn as_str(&self) -> &str {
@@ -118,7 +121,7 @@ impl Json {
     }
 
     pub fn into_string(self) -> String {
-        self.as_str().to_owned()
+        Arc::unwrap_or_clone(self.0)
     }
 
     #[expect(
@@ -158,7 +161,9 @@ impl Json {
                 members.insert(key.decode(), reader.skip_value());
             }
         }
-        let owned = |(key, value): (Cow<'_, str>, &str)| (key.into_owned(), Json(value.into()));
+        let owned = |(key, value): (Cow<'_, str>, &str)| {
+            (key.into_owned(), Json::from_stored(value.to_owned()))
+        };
         members.into_iter().map(owned).collect()
     }
 
@@ -168,7 +173,7 @@ impl Json {
 
     /// An array's items, byte for byte. Empty for any other value.
     pub fn items(&self) -> Vec<Json> {
-        self.item_texts().into_iter().map(|item| Json(item.into())).collect()
+        self.item_texts().into_iter().map(|item| Json::from_stored(item.to_owned())).collect()
     }
 
     pub(super) fn item_texts(&self) -> Vec<&str> {
@@ -183,7 +188,7 @@ impl Json {
     }
 
     pub fn of_items(items: &[impl Borrow<str>]) -> Json {
-        Json(format!("[{}]", items.join(",")).into())
+        Json::from_stored(format!("[{}]", items.join(",")))
     }
 }
 
@@ -250,5 +255,5 @@ pub fn object_text<'a>(
         text.push_str(value);
     }
     text.push('}');
-    Json(text.into())
+    Json::from_stored(text)
 }
