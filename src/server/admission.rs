@@ -1,8 +1,7 @@
 //! Concurrency limit. Rejects before decoding.
 //!
-//! A call that waits longer than its client does is work for nothing, and under overload soon all work is. So the number of calls in
-//! flight follows what the server does: while many are in flight, those before a call and the time that it takes tell how many calls
-//! end in [`WAIT`]. The last quarter of the permits is for callers that have less than their share.
+//! A call that waits longer than its client does is work for nothing, and under overload soon all work is. So calls in flight have a bound.
+//! The last quarter of it is for callers that have less than their share.
 
 use std::{
     collections::HashMap,
@@ -14,9 +13,8 @@ use std::{
 };
 
 use http_body_util::BodyExt as _;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tonic::{
-    Status,
     body::Body,
     codegen::http::{HeaderMap, Request, Response},
 };
@@ -25,20 +23,11 @@ use super::health::refusal;
 use crate::{
     access::{Identity, Principal},
     domain::error::{Bounded, Error},
-    store::instant,
 };
 
-/// Calls in flight at most, over all connections: as many as may wait in the store's queue of writes.
-const MOST_CALLS: usize = 4096;
-
-/// Calls that may always be in flight: a group of writes or two, and calls that wait for a slow client or a database.
-const FEWEST_CALLS: usize = 1024;
-
-/// The time that a call may take while many are in flight: a part of any deadline that clients use.
-const WAIT: Duration = Duration::from_millis(250);
-
-/// The weight of the newest call in the averages: a burst ends in about as many calls.
-const WEIGHT: f64 = 1.0 / 64.0;
+/// Calls in flight at most, over all connections: two groups of writes, which even a store that commits 1,000 writes a second answers before
+/// the deadlines that clients use.
+const MOST_CALLS: usize = 1024;
 
 /// The refusal of a call too many. A retry makes sense after about as long as the calls in flight take.
 pub const TOO_MANY_CALLS: Error =
@@ -54,40 +43,23 @@ pub struct Admission {
     refusal: HeaderMap,
 }
 
+#[derive(Default)]
 struct Calls {
     in_flight: AtomicUsize,
-    most: AtomicUsize,
-    averages: Mutex<Averages>,
     shares: Shares,
-}
-
-/// Of the calls that began while many were in flight.
-#[derive(Default)]
-struct Averages {
-    before: f64,
-    seconds: f64,
 }
 
 pub struct Permit {
     calls: Arc<Calls>,
     /// `None`: a caller without an identity.
     caller: Option<Arc<Identity>>,
-    /// The calls in flight when it began, if they were many.
-    before: Option<(usize, Instant)>,
-    is_done: bool,
 }
 
 impl Default for Admission {
     fn default() -> Self {
         let refusal = refusal(&TOO_MANY_CALLS);
         let (parts, ()) = refusal.into_http::<()>().into_parts();
-        let calls = Calls {
-            in_flight: AtomicUsize::new(0),
-            most: AtomicUsize::new(MOST_CALLS),
-            averages: Mutex::default(),
-            shares: Shares::default(),
-        };
-        Self { calls: Arc::new(calls), refusal: parts.headers }
+        Self { calls: Arc::default(), refusal: parts.headers }
     }
 }
 
@@ -95,37 +67,22 @@ impl Admission {
     /// A permit for a call, if one is free for this caller.
     pub fn permit(&self, principal: &Principal) -> Option<Permit> {
         let calls = &self.calls;
-        let most = calls.most.load(Relaxed);
         let caller = match principal {
             Principal::Local => None,
             Principal::Identified(identity) => Some(Arc::clone(identity)),
         };
-        let bound = match &caller {
-            None => most,
-            Some(caller) => {
-                let are_scarce = calls.in_flight.load(Relaxed) >= most - most / 4;
-                if !calls.shares.begin(&caller.name, most, are_scarce) {
-                    return None;
-                }
-                // Also while those of others have to become fewer.
-                MOST_CALLS
+        if let Some(caller) = &caller {
+            let are_scarce = calls.in_flight.load(Relaxed) >= MOST_CALLS - MOST_CALLS / 4;
+            if !calls.shares.begin(&caller.name, MOST_CALLS, are_scarce) {
+                return None;
             }
-        };
-        let one_more = |calls| (calls < bound).then_some(calls + 1);
-        let Ok(before) = calls.in_flight.fetch_update(Relaxed, Relaxed, one_more) else {
-            if let Some(caller) = &caller {
-                calls.shares.end(&caller.name);
-            }
+        }
+        let one_more = |calls| (calls < MOST_CALLS).then_some(calls + 1);
+        if calls.in_flight.fetch_update(Relaxed, Relaxed, one_more).is_err() {
+            caller.inspect(|caller| calls.shares.end(&caller.name));
             return None;
-        };
-        let before = (before >= FEWEST_CALLS / 2).then(|| (before, instant()));
-        Some(Permit { calls: Arc::clone(calls), caller, before, is_done: false })
-    }
-
-    /// Tells the number of calls that have a permit. A stream has none once it has begun.
-    pub fn in_flight(&self) -> impl Fn() -> usize + Send + Sync + use<> {
-        let calls = Arc::clone(&self.calls);
-        move || calls.in_flight.load(Relaxed)
+        }
+        Some(Permit { calls: Arc::clone(calls), caller })
     }
 
     /// The answer to a call for which no permit is free. Its message is not decoded.
@@ -146,17 +103,6 @@ pub async fn after_rest(request: Request<Body>, answer: Response<Body>) -> Respo
     // The messages of a stream may not end.
     let _ = timeout(REST, rest).await;
     answer
-}
-
-impl Calls {
-    /// Learns how long a call took before which others were in flight.
-    fn learn(&self, before: usize, took: Duration) {
-        let mut averages = self.averages.lock().unwrap_or_else(PoisonError::into_inner);
-        averages.before += WEIGHT * (before as f64 - averages.before);
-        averages.seconds += WEIGHT * (took.as_secs_f64() - averages.seconds);
-        let done_in_wait = averages.before / averages.seconds * WAIT.as_secs_f64();
-        self.most.store((done_in_wait as usize).clamp(FEWEST_CALLS, MOST_CALLS), Relaxed);
-    }
 }
 
 /// Calls in flight by the name of their caller. Callers without any are not kept, so there are no more than calls.
@@ -195,24 +141,11 @@ impl Shares {
     }
 }
 
-impl Permit {
-    /// The call has its answer. How fast a refusal comes says nothing of the others.
-    pub fn answered(mut self, answer: &Response<Body>) {
-        self.is_done = !answer.headers().contains_key(Status::GRPC_STATUS);
-    }
-}
-
 impl Drop for Permit {
     fn drop(&mut self) {
         self.calls.in_flight.fetch_sub(1, Relaxed);
         if let Some(caller) = &self.caller {
             self.calls.shares.end(&caller.name);
-        }
-        let Some((before, began)) = self.before else { return };
-        let took = began.elapsed();
-        // Without an answer its client has left, and it would have taken at least as long.
-        if self.is_done || took > WAIT {
-            self.calls.learn(before, took);
         }
     }
 }

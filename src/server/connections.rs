@@ -25,7 +25,7 @@ use super::{
     health::{Phase, draining},
     identity::Authenticator,
     listener::{Listener, Stream, peer},
-    socket::{Sharing, Socket},
+    socket::Socket,
 };
 
 /// Bytes that a client may send on one stream, and on one connection, before the server has read them. Requests are read as they come, and
@@ -135,19 +135,15 @@ async fn connection(
         preface = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), preface(&mut stream)) => preface,
     };
     let Ok(Ok(preface)) = preface else { return };
-    let sharing = Sharing {
-        tells_callers_apart: dispatch.tells_callers_apart(),
-        calls: dispatch.calls(),
-        in_flight: dispatch.in_flight().sockets.clone(),
-    };
-    let (socket, turns) = Socket::new(stream, preface, sharing, LINGER);
+    let in_flight = dispatch.in_flight().sockets.clone();
+    let (socket, polls) = Socket::new(stream, preface, in_flight, LINGER);
     let (end, registration) = AbortHandle::new_pair();
     dispatch.ends_with(end);
     let http = http();
     let service = TowerToHyperService::new(dispatch);
     let served = watcher.watch(http.serve_connection(TokioIo::new(socket), service));
     // The server has logged it if it ends the connection itself.
-    if let Ok(Err(error)) = Abortable::new(turns.serve(served), registration).await {
+    if let Ok(Err(error)) = Abortable::new(polls.serve(served), registration).await {
         tracing::debug!(error, "a connection failed");
     }
 }

@@ -139,17 +139,8 @@ impl Dispatch {
         self.connection.account.end_with(end);
     }
 
-    pub fn tells_callers_apart(&self) -> bool {
-        self.connection.caller.is_some()
-    }
-
     pub fn in_flight(&self) -> &InFlight {
         &self.shared.in_flight
-    }
-
-    /// Tells the number of calls without an answer, of all connections.
-    pub fn calls(&self) -> impl Fn() -> usize + use<> {
-        self.shared.admission.in_flight()
     }
 
     /// The layers before the request is read.
@@ -243,14 +234,11 @@ impl Shared {
         let Some(services) = services.filter(|_| !is_health) else {
             return self.health.clone().call(request).await;
         };
-        let Some(permit) = self.admission.permit(principal) else {
+        let Some(_permit) = self.admission.permit(principal) else {
             return Ok(self.admission.refuse(request).await);
         };
-        let executed = self.in_flight.calls.token();
-        let answer = services.clone().call(request).await?;
-        drop(executed);
-        permit.answered(&answer);
-        Ok(answer)
+        let _executed = self.in_flight.calls.token();
+        services.clone().call(request).await
     }
 
     /// The same request with whole messages. That of a unary call has come.

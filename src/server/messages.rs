@@ -1,7 +1,13 @@
 //! The messages of a request: each comes whole, in time, within its limit, decompressed, and charged to the account of its call, before
 //! the services see any of it.
 
-use std::{future::pending, io::Read as _, sync::Arc, time::Duration};
+use std::{
+    future::{Future, pending},
+    io::Read as _,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use flate2::bufread::GzDecoder;
 use futures_util::stream;
@@ -43,6 +49,8 @@ pub struct Messages {
     account: CallAccount,
     /// The rest is not waited for at a shutdown. `None`: it is.
     phase: Option<watch::Receiver<Phase>>,
+    /// Resolves at a shutdown. It begins with the first wait, because most unary requests have come with their headers.
+    draining: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// What has come and was not passed on.
     buffer: BytesMut,
     /// What is charged: the buffer and the message that was passed on last.
@@ -69,6 +77,7 @@ impl Messages {
             is_plain,
             account,
             phase,
+            draining: None,
             buffer: BytesMut::new(),
             charged: 0,
         }
@@ -134,11 +143,19 @@ impl Messages {
                 Some(until) => timeout_at(until, frame).await.unwrap_or_else(|_| Err(late())),
             }
         };
+        let end = async {
+            match &self.phase {
+                Some(phase) => {
+                    let wait = || Box::pin(draining(phase.clone())) as _;
+                    self.draining.get_or_insert_with(wait).await;
+                }
+                None => pending().await,
+            }
+        };
         let data = select! {
             biased;
-            // Most requests have come with their headers.
             data = in_time => data?,
-            () = ended(self.phase.as_ref()) => match self.method.client_streams {
+            () = end => match self.method.client_streams {
                 true => None,
                 false => return Err(refusal(&Error::Draining)),
             },
@@ -209,14 +226,6 @@ impl Messages {
         let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
         whole[1..HEADER].copy_from_slice(&length);
         Ok(whole.into())
-    }
-}
-
-/// Waits for a shutdown.
-async fn ended(phase: Option<&watch::Receiver<Phase>>) {
-    match phase {
-        Some(phase) => draining(phase.clone()).await,
-        None => pending().await,
     }
 }
 

@@ -71,7 +71,7 @@ use sessiond_store::{
 };
 
 /// Reads that have their turn at the same time, for each thread: when it ends one, the next has come.
-const READS_PER_THREAD: usize = 4;
+const READS_PER_THREAD: usize = 8;
 
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.
 pub struct SqliteStore {

@@ -154,15 +154,13 @@ impl All {
 
     /// Ends the connection that leaves most answers unread, if its client takes none and the account is as good as full.
     fn end_stalled(&self) {
-        let now = self.millis();
-        let (is_full, looked) =
-            (self.bytes.load(Relaxed) > self.max - self.max / 4, self.looked.load(Relaxed));
+        if self.bytes.load(Relaxed) <= self.max - self.max / 4 {
+            return;
+        }
+        let (now, looked) = (self.millis(), self.looked.load(Relaxed));
         let is_due =
             looked == 0 || Duration::from_millis(now - looked.min(now)) >= LOOK_FOR_STALLED;
-        if !is_full
-            || !is_due
-            || self.looked.compare_exchange(looked, now.max(1), Relaxed, Relaxed).is_err()
-        {
+        if !is_due || self.looked.compare_exchange(looked, now.max(1), Relaxed, Relaxed).is_err() {
             return;
         }
         let open: Vec<_> = self.lock().connections.values().filter_map(Weak::upgrade).collect();

@@ -29,6 +29,7 @@ pub struct RequestContext {
     /// What is buffered for the call.
     pub account: CallAccount,
     pub request_id: CallId,
+    /// Set by the gate, for each write.
     pub work: Work,
 }
 
@@ -53,19 +54,37 @@ impl RequestContext {
     }
 }
 
-/// Bytes that the writes of a call have cost beyond their own, as [`decide`](sessiond_core::commit::decide) counts them. Clones are the same
-/// meter: the limits of the caller are charged for what the store has noted.
-#[derive(Clone, Debug, Default)]
-pub struct Work(Arc<AtomicUsize>);
+/// Bytes that a write has cost beyond its own, as [`decide`](sessiond_core::commit::decide) counts them. Clones are the same meter. The last
+/// one that is dropped passes their sum on: a write may outlive its caller.
+#[derive(Clone, Default)]
+pub struct Work(Option<Arc<Meter>>);
+
+struct Meter {
+    bytes: AtomicUsize,
+    charge: Box<dyn Fn(usize) + Send + Sync>,
+}
 
 impl Work {
-    pub fn add(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+    pub fn charged(charge: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(Meter { bytes: AtomicUsize::new(0), charge: Box::new(charge) })))
     }
 
-    /// What was added since the last time.
-    pub fn take(&self) -> usize {
-        self.0.swap(0, Ordering::Relaxed)
+    pub fn add(&self, bytes: usize) {
+        if let Some(meter) = &self.0 {
+            meter.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        (self.charge)(*self.bytes.get_mut());
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Work")
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
     RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
     Store, SystemClock, UsersQuery, WatchPage, WatchQuery, instant,
 };
-use charge::Charge;
+use charge::charged;
 use guarded::OfApplication as _;
 pub use guarded::{EndInvocation, Guarded};
 use limits::Limits;
@@ -49,7 +49,7 @@ use sessiond_metrics::ReadMetrics;
 pub struct Gate {
     store: Arc<dyn Store>,
     policies: Policies,
-    limits: Limits,
+    limits: Arc<Limits>,
     turns: ReadTurns,
 }
 
@@ -65,8 +65,8 @@ macro_rules! writes {
             let request = self.admit(context, request)?;
             let application = request.app_name().clone();
             self.limits.write(&context.principal, &application, 1)?;
-            let _charged = Charge { limits: &self.limits, context, application, events: 1 };
-            self.store.$method(context, request).await
+            let context = charged(&self.limits, context, application, 1);
+            self.store.$method(&context, request).await
         }
     )*};
 }
@@ -94,7 +94,7 @@ impl Gate {
         metrics: ReadMetrics,
     ) -> Self {
         let turns = ReadTurns::new(store.concurrent_reads(), metrics);
-        Self { store, policies, limits: Limits::new(limits), turns }
+        Self { store, policies, limits: Arc::new(Limits::new(limits)), turns }
     }
 
     /// The permissions of a caller now. Nothing begins without this, and nothing for a caller that has stopped waiting.
@@ -176,8 +176,8 @@ impl Gate {
         };
         let application = key.app_name.clone();
         self.limits.application_write(&application, events)?;
-        let _charged = Charge { limits: &self.limits, context, application, events };
-        self.store.append(context, append.to(key)).await
+        let context = charged(&self.limits, context, application, events);
+        self.store.append(&context, append.to(key)).await
     }
 
     /// A permit for a watch that begins with a read of this state. Errors: [`Error::PermissionDenied`], [`Error::RateLimited`].

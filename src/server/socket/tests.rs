@@ -1,11 +1,8 @@
-//! Turns of a connection: what it reads and writes in them, and how it ends.
+//! What a connection reads and writes, and how it ends.
 
-use std::{
-    cell::Cell,
-    sync::{Mutex, atomic::AtomicUsize},
-    task::Wake,
-};
+use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
     net::{TcpListener, TcpStream},
@@ -16,22 +13,8 @@ use super::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A socket with as many calls in flight, of callers without identities.
-fn socket<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-    calls: usize,
-) -> (Socket<S, impl Fn() -> usize>, Turns) {
-    shared(stream, false, calls, TaskTracker::new())
-}
-
-fn shared<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-    tells_callers_apart: bool,
-    calls: usize,
-    in_flight: TaskTracker,
-) -> (Socket<S, impl Fn() -> usize>, Turns) {
-    let sharing = Sharing { tells_callers_apart, calls: move || calls, in_flight };
-    Socket::new(stream, Vec::new(), sharing, LIMIT)
+fn socket<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> Socket<S> {
+    Socket::new(stream, Vec::new(), TaskTracker::new(), LIMIT).0
 }
 
 /// The writes to a stream, which takes none while it is full.
@@ -84,84 +67,33 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Counts how often a task is woken.
-#[derive(Default)]
-struct Wakes(AtomicUsize);
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
-
-/// A connection that writes and flushes each of these parts, and then flushes in every turn, as HTTP/2 does. For each of the turns that
-/// are expected: the writes that the stream has got until then, whether the connection asks for another turn, and whether something is in
-/// flight.
-fn written(stream: &Stream, calls: usize, parts: &[&[u8]], expected: &[(usize, bool, bool)]) {
-    let in_flight = TaskTracker::new();
-    let (mut writer, turns) = shared(stream.clone(), false, calls, in_flight.clone());
-    let served = async {
-        for part in parts {
-            writer.write_all(part).await?;
-            writer.flush().await?;
-        }
-        poll_fn(|cx| {
-            let _ = Pin::new(&mut writer).poll_flush(cx)?;
-            Poll::<io::Result<()>>::Pending
-        })
-        .await
-    };
-    let mut served = pin!(turns.serve(served));
-    for (number, expected) in expected.iter().enumerate() {
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
-        assert!(served.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        let asks = wakes.0.load(Relaxed) > 0;
-        let found = (stream.writes().len(), asks, !in_flight.is_empty());
-        assert_eq!(found, *expected, "turn {number}");
-        stream.set_full(false);
-    }
-}
-
-#[test]
-fn among_few_calls_each_part_leaves_at_once() {
-    for calls in [0, MANY_CALLS] {
-        let stream = Stream::default();
-        written(&stream, calls, &[b"head", b"body", b"tail"], &[(3, false, false); 2]);
-        assert_eq!(stream.writes(), [b"head", b"body", b"tail"]);
-    }
-}
-
-#[test]
-fn an_answer_among_many_calls_waits_once_for_others() {
+#[tokio::test]
+async fn the_parts_of_an_answer_leave_together() {
     let stream = Stream::default();
-    let expected = [(0, true, true), (1, false, false), (1, false, false)];
-    written(&stream, MANY_CALLS + 1, &[b"head ", b"body"], &expected);
+    let mut writer = socket(stream.clone());
+    writer.write_all(b"head ").await.unwrap();
+    writer.write_all(b"body").await.unwrap();
+    assert_eq!(stream.writes(), [b""; 0]);
+    writer.flush().await.unwrap();
     assert_eq!(stream.writes(), [b"head body"]);
 }
 
-#[test]
-fn bytes_that_a_client_does_not_take_yet_are_in_flight() {
-    for calls in [0, 1] {
-        let stream = Stream::default();
-        stream.set_full(true);
-        written(&stream, calls, &[b"answer"], &[(0, false, true), (1, false, false)]);
-    }
-}
-
-#[test]
-fn more_than_the_buffer_holds_is_written_at_once() {
-    let stream = Stream::default();
-    let half = [0; BUFFER_BYTES / 2 + 1];
-    written(&stream, MANY_CALLS + 1, &[&half, &half], &[(1, true, true), (2, false, false)]);
-    let stream = Stream::default();
-    let expected = [(1, true, true), (1, false, false)];
-    written(&stream, MANY_CALLS + 1, &[&[0; BUFFER_BYTES]], &expected);
+#[tokio::test]
+async fn bytes_that_a_client_does_not_take_yet_are_in_flight() {
+    let (stream, in_flight) = (Stream::default(), TaskTracker::new());
+    let (mut writer, _) = Socket::new(stream.clone(), Vec::new(), in_flight.clone(), LIMIT);
+    writer.write_all(b"answer").await.unwrap();
+    stream.set_full(true);
+    assert!(writer.flush().now_or_never().is_none());
+    assert!(!in_flight.is_empty());
+    stream.set_full(false);
+    writer.flush().await.unwrap();
+    assert!(in_flight.is_empty());
 }
 
 #[tokio::test]
 async fn a_connection_ends_with_the_error_of_its_socket() {
-    let (mut writer, _) = socket(Stream::default(), 0);
+    let mut writer = socket(Stream::default());
     writer.write_all(b"broken").await.unwrap();
     assert_eq!(writer.flush().await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
 }
@@ -169,7 +101,7 @@ async fn a_connection_ends_with_the_error_of_its_socket() {
 #[tokio::test]
 async fn a_shutdown_writes_what_waits() {
     let stream = Stream::default();
-    let (mut writer, _) = socket(stream.clone(), MANY_CALLS + 1);
+    let mut writer = socket(stream.clone());
     writer.write_all(b"last").await.unwrap();
     writer.shutdown().await.unwrap();
     assert_eq!(stream.writes(), [b"last"]);
@@ -178,7 +110,7 @@ async fn a_shutdown_writes_what_waits() {
 #[tokio::test]
 async fn a_connection_that_breaks_off_leaves_its_last_answers() {
     let stream = Stream::default();
-    let (mut writer, _) = socket(stream.clone(), MANY_CALLS + 1);
+    let mut writer = socket(stream.clone());
     writer.write_all(b"last").await.unwrap();
     drop(writer);
     assert_eq!(stream.writes(), [b"last"]);
@@ -186,71 +118,13 @@ async fn a_connection_that_breaks_off_leaves_its_last_answers() {
 
 #[tokio::test]
 async fn what_was_read_before_comes_first() {
-    let sharing = Sharing { tells_callers_apart: true, calls: || 0, in_flight: TaskTracker::new() };
     let (mut client, server) = duplex(64);
     client.write_all(b"then").await.unwrap();
     drop(client);
-    let (mut reader, turns) = Socket::new(server, b"first, ".to_vec(), sharing, LIMIT);
+    let (mut reader, polls) = Socket::new(server, b"first, ".to_vec(), TaskTracker::new(), LIMIT);
     let mut read = String::new();
-    turns.serve(reader.read_to_string(&mut read)).await.unwrap();
+    polls.serve(reader.read_to_string(&mut read)).await.unwrap();
     assert_eq!(read, "first, then");
-}
-
-/// Bytes that a connection reads each time that it is polled, and whether it asks to be polled again.
-async fn polled(tells_apart: bool, read_bytes: usize, expected: &[(usize, bool)]) {
-    let (mut client, server) = duplex(4 * QUOTA_BYTES);
-    client.write_all(&[1; 2 * QUOTA_BYTES + 1]).await.unwrap();
-    let (mut reader, turns) = shared(server, tells_apart, 0, TaskTracker::new());
-    let read = Cell::new(0);
-    let all = async {
-        let mut bytes = vec![0; read_bytes];
-        // Asks again and again, as HTTP/2 does for each call that it passes on.
-        poll_fn(|cx| {
-            for _ in 0..4 * QUOTA_BYTES {
-                let mut buffer = ReadBuf::new(&mut bytes);
-                if Pin::new(&mut reader).poll_read(cx, &mut buffer).is_ready() {
-                    read.set(read.get() + buffer.filled().len());
-                }
-            }
-            Poll::<()>::Pending
-        })
-        .await
-    };
-    let mut served = pin!(turns.serve(all));
-    for expected in expected {
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
-        assert!(served.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert_eq!((read.take(), wakes.0.load(Relaxed) > 0), *expected);
-    }
-}
-
-#[tokio::test]
-async fn a_connection_lets_others_run_between_its_reads() {
-    let expected = [(QUOTA_BYTES, true), (QUOTA_BYTES, true), (1, false), (0, false)];
-    for read_bytes in [1000, 1024, QUOTA_BYTES, 3 * QUOTA_BYTES] {
-        polled(true, read_bytes, &expected).await;
-    }
-}
-
-#[tokio::test]
-async fn a_connection_reads_more_where_callers_are_not_told_apart() {
-    polled(false, 1024, &[(2 * QUOTA_BYTES + 1, false)]).await;
-}
-
-#[tokio::test]
-async fn everything_is_read() {
-    let (mut client, server) = duplex(QUOTA_BYTES / 3);
-    let sent: Vec<u8> = (0..5 * QUOTA_BYTES).map(|byte| byte as u8).collect();
-    let mut received = Vec::new();
-    let (mut reader, turns) = shared(server, true, 0, TaskTracker::new());
-    let send = async {
-        client.write_all(&sent).await.unwrap();
-        drop(client);
-    };
-    let receive = async { reader.read_to_end(&mut received).await.unwrap() };
-    tokio::join!(send, turns.serve(receive));
-    assert_eq!(received, sent);
 }
 
 /// More than the buffers of two sockets hold.
@@ -262,7 +136,7 @@ async fn a_client_that_sends_to_the_end_receives_everything() {
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (server, _) = listener.accept().await.unwrap();
     let served = tokio::spawn(async move {
-        let (mut connection, _) = socket(server, 0);
+        let mut connection = socket(server);
         connection.write_all(&vec![1; ANSWER_BYTES]).await.unwrap();
         connection.shutdown().await.unwrap();
     });
@@ -291,7 +165,7 @@ async fn a_client_that_does_not_end_is_left() {
     let (mut client, server) = duplex(64);
     client.write_all(b"sent before").await.unwrap();
     let began = Instant::now();
-    socket(server, 0).0.shutdown().await.unwrap();
+    socket(server).shutdown().await.unwrap();
     assert_eq!(began.elapsed().as_secs(), LIMIT.as_secs());
 }
 
@@ -302,6 +176,6 @@ async fn a_client_that_has_gone_is_not_waited_for() {
     let (client, server) = duplex(64);
     drop(client);
     let began = Instant::now();
-    socket(server, 0).0.shutdown().await.unwrap();
+    socket(server).shutdown().await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 0);
 }

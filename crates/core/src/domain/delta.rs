@@ -126,15 +126,14 @@ impl Delta {
         }
         let path = Path::REQUEST.field(field);
         let operations = path.field("operations");
-        // What each key is by now, in the order in which keys are met, and whether that is a change. Values are not copied before they
-        // change: a thousand small events may name the same large values.
-        let mut keys: IndexMap<&StateKey, (Option<Cow<'_, Json>>, bool)> = IndexMap::new();
+        // Keys in the order in which they are met.
+        let mut keys: IndexMap<&StateKey, Current<'_>> = IndexMap::new();
         for (key, value) in &self.set {
-            keys.insert(key, (Some(Cow::Borrowed(value)), true));
+            keys.insert(key, Current::new(Some(Cow::Borrowed(value)), true));
         }
         for key in &self.remove {
             // Even after a set in this delta, the removal is a change only if the store has the key.
-            keys.insert(key, (None, current(key).is_some()));
+            keys.insert(key, Current::new(None, current(key).is_some()));
         }
         let (mut violations, began) = (Vec::new(), *work);
         for (at, (key, operation)) in self.operations.iter().enumerate() {
@@ -142,11 +141,13 @@ impl Delta {
                 violations.push(Violation { field: operations.into(), ..fault });
                 break;
             }
-            let (before, _) =
-                keys.entry(key).or_insert_with(|| (current(key).map(Cow::Borrowed), false));
-            match operation.evaluate(key, before.as_deref(), work) {
+            let stored = || Current::new(current(key).map(Cow::Borrowed), false);
+            let before = keys.entry(key).or_insert_with(stored);
+            match operation.evaluate(key, before, work) {
                 Ok(None) => {}
-                Ok(Some(after)) => drop(keys.insert(key, (Some(Cow::Owned(after)), true))),
+                Ok(Some(after)) => {
+                    (before.value, before.is_changed) = (Some(Cow::Owned(after)), true);
+                }
                 Err(Error::Invalid(faults)) => violations.extend(
                     faults
                         .into_iter()
@@ -155,9 +156,9 @@ impl Delta {
                 Err(error) => return Err(error),
             }
         }
-        let changed = keys.into_iter().filter(|(_, (_, changed))| *changed);
+        let changed = keys.into_iter().filter(|(_, key)| key.is_changed);
         let results: Vec<_> =
-            changed.map(|(key, (value, _))| (key.clone(), value.map(Cow::into_owned))).collect();
+            changed.map(|(key, it)| (key.clone(), it.value.map(Cow::into_owned))).collect();
         let bytes = results_bytes(&results);
         if violations.is_empty() && bytes > DELTA_BYTES {
             let message = format!(
@@ -167,6 +168,20 @@ impl Delta {
             violations.push(fault.with("bytes", bytes).with("limit", DELTA_BYTES));
         }
         if violations.is_empty() { Ok(results) } else { Err(Error::Invalid(violations)) }
+    }
+}
+
+/// What a key is after some operations. A value is not copied before it changes: a thousand small events may name the same large one.
+struct Current<'s> {
+    value: Option<Cow<'s, Json>>,
+    is_changed: bool,
+    /// The number of a list's items, once it is known.
+    items: Option<usize>,
+}
+
+impl<'s> Current<'s> {
+    fn new(value: Option<Cow<'s, Json>>, is_changed: bool) -> Self {
+        Self { value, is_changed, items: None }
     }
 }
 
@@ -190,9 +205,10 @@ impl Operation {
     fn evaluate(
         &self,
         key: &StateKey,
-        before: Option<&Json>,
+        current: &mut Current<'_>,
         work: &mut usize,
     ) -> Result<Option<Json>, Error> {
+        let before = current.value.as_deref();
         if before.is_some_and(Json::is_damaged) {
             return Err(Error::damaged_key(key));
         }
@@ -204,7 +220,7 @@ impl Operation {
             return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
         }
         let shown = quoted(key.as_str());
-        let after = self.apply(before);
+        let after = self.apply(before, &mut current.items);
         // The result may be short, and may leave a long value as it was.
         *work += before.map_or(0, Json::len).max(after.as_ref().map_or(0, Json::len));
         let Some(after) = after else {
@@ -235,11 +251,11 @@ impl Operation {
     }
 
     /// The new value, given one of the right type; `None`: a number out of range.
-    fn apply(&self, before: Option<&Json>) -> Option<Json> {
+    fn apply(&self, before: Option<&Json>, items: &mut Option<usize>) -> Option<Json> {
         match self {
             Self::Increment(by) => increment(before, *by),
             Self::ListAppend { values, max_length } => {
-                Some(list_append(before, values, *max_length))
+                Some(list_append(before, values, *max_length, items))
             }
             Self::SetIfAbsent(value) => Some(value.clone()),
             Self::MergePatch(patch) => Some(merge_patch(before, patch)),

@@ -1,34 +1,36 @@
 //! What a write costs beyond its events.
 
+use std::sync::Arc;
+
 use super::limits::Limits;
-use crate::RequestContext;
+use crate::{RequestContext, Work};
 use sessiond_core::domain::{id::AppName, limits::APPEND_BYTES};
 
-/// Charges the limits of a write for its work when it ends, also if its caller has gone.
-pub(super) struct Charge<'c> {
-    pub(super) limits: &'c Limits,
-    pub(super) context: &'c RequestContext,
-    pub(super) application: AppName,
-    /// Those that were counted before.
-    pub(super) events: usize,
-}
-
-impl Drop for Charge<'_> {
-    fn drop(&mut self) {
-        let appends = self.context.work.take().div_ceil(APPEND_BYTES);
-        if appends > self.events {
-            let more = appends - self.events;
-            self.limits.charge(&self.context.principal, &self.application, more);
+/// The context of a write that charges the limits for its work once nobody works on it, also if its caller has gone. `events` were counted
+/// before.
+pub(super) fn charged(
+    limits: &Arc<Limits>,
+    context: &RequestContext,
+    application: AppName,
+    events: usize,
+) -> RequestContext {
+    let (limits, principal) = (Arc::clone(limits), context.principal.clone());
+    let work = Work::charged(move |bytes| {
+        let more = bytes.div_ceil(APPEND_BYTES).saturating_sub(events);
+        if more > 0 {
+            limits.charge(&principal, &application, more);
         }
-    }
+    });
+    RequestContext { work, ..context.clone() }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{num::NonZeroU32, sync::Arc, time::Duration};
+    use std::{num::NonZeroU32, time::Duration};
 
     use tokio::time::sleep;
 
+    use super::*;
     use crate::{
         Gate, LimitOptions, SystemClock, instant,
         memory::MemoryStore,
@@ -99,6 +101,19 @@ mod tests {
         }
         // 20 operations on 110 KB are 135 appends, and a burst of 100 passes before.
         assert!((44..=46).contains(&appends), "{appends}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_whose_caller_leaves_is_charged_when_it_is_done() {
+        let gate = gate().await;
+        let limits = Arc::clone(&gate.limits);
+        let context = charged(&limits, &call(), AppName::new("a").unwrap(), 1);
+        let of_store = context.clone();
+        drop(context);
+        of_store.work.add(APPEND_BYTES * 200);
+        assert_eq!(wait_after(&gate).await, 0);
+        drop(of_store);
+        assert!(wait_after(&gate).await > 900);
     }
 
     #[tokio::test(start_paused = true)]

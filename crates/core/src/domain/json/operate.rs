@@ -36,17 +36,47 @@ pub fn increment(current: Option<&Json>, by: Amount) -> Option<Json> {
 
 /// Appends the items of the array `values` to a list and drops the oldest until at most `max_length` are left (0: drops none). A
 /// missing value counts as an empty list. Items keep their bytes.
-pub fn list_append(current: Option<&Json>, values: &Json, max_length: usize) -> Json {
-    let lists = current.into_iter().chain([values]);
-    let parts: Vec<&str> = if max_length == 0 {
-        // Whole contents, because copying them is much faster than splitting them into items.
-        lists.map(content).filter(|content| !content.is_empty()).collect()
-    } else {
-        let mut items: Vec<&str> = lists.flat_map(Json::item_texts).collect();
-        items.drain(..items.len().saturating_sub(max_length));
-        items
+///
+/// `items` is the number of the list's items, if it is known, and then that of the result's: counting them takes much longer than
+/// copying their text, and a delta may append to a long list many times.
+pub fn list_append(
+    current: Option<&Json>,
+    values: &Json,
+    max_length: usize,
+    items: &mut Option<usize>,
+) -> Json {
+    let lists = [current.map_or("", content), content(values)];
+    let kept = match max_length {
+        0 => {
+            *items = None;
+            lists
+        }
+        _ => {
+            let counts = [items.unwrap_or_else(|| count(lists[0])), count(lists[1])];
+            let dropped = (counts[0] + counts[1]).saturating_sub(max_length);
+            *items = Some(counts[0] + counts[1] - dropped);
+            let of_first = dropped.min(counts[0]);
+            [without(lists[0], of_first), without(lists[1], dropped - of_first)]
+        }
     };
+    let parts: Vec<&str> = kept.into_iter().filter(|part| !part.is_empty()).collect();
     Json::of_items(&parts)
+}
+
+/// The number of items in the content of a list.
+fn count(content: &str) -> usize {
+    let mut reader = Reader::new(content);
+    std::iter::from_fn(|| reader.has_item().then(|| reader.skip_value())).count()
+}
+
+/// The content of a list without its first items.
+fn without(content: &str, items: usize) -> &str {
+    let mut reader = Reader::new(content);
+    for _ in 0..items {
+        reader.skip_value();
+    }
+    reader.has_item();
+    reader.rest()
 }
 
 pub fn is_empty_list(list: &Json) -> bool {

@@ -132,6 +132,11 @@ impl<'a> Reader<'a> {
         self.since(start)
     }
 
+    /// What has not been read.
+    pub(super) fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
     fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }

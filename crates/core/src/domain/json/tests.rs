@@ -333,7 +333,7 @@ proptest! {
             same_value(&json, &patch);
             merge_patch(Some(&json), &patch);
             merge_patch(Some(&patch), &json);
-            list_append(Some(&json), &Json::from_stored(format!("[{b}]")), 2);
+            list_append(Some(&json), &Json::from_stored(format!("[{b}]")), 2, &mut None);
             let _ = increment(Some(&json), Amount::Whole(1));
         }
     }
@@ -353,5 +353,5 @@ fn stored_text_that_is_too_deep_does_no_harm() {
     let merged = merge_patch(Some(&deep), &json(r#"{"b":1}"#));
     assert_eq!(merged.len(), deep.len() + r#","b":1"#.len());
     let array = Json::from_stored(nested(JsonType::Array, 1_000_000));
-    assert_eq!(list_append(None, &array, 1), array);
+    assert_eq!(list_append(None, &array, 1, &mut None), array);
 }
