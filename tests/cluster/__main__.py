@@ -1,15 +1,16 @@
-"""Replicas on a cluster of Patroni, under faults: what is acknowledged is never lost, and calls succeed again within a bound.
+"""Replicas on a cluster of Patroni, under faults: nothing acknowledged is lost, and calls succeed again within a bound.
 
-Arguments choose cases by parts of their names. One line for each case says what clients saw, and the last line has the counts.
+Arguments choose cases by parts of their names. A line for each case says what clients saw, the last one has the counts.
 """
 
 import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from cases import CASES, fence, run
-from cluster import HOME, OWN_NETWORKS, Cluster
+from cluster import LOGS, OWN_NETWORKS, Cluster
 
 # Lines of each log that a failure shows.
 LINES = 12
@@ -21,8 +22,10 @@ def attempt(name: str, case: Callable[[], str]) -> bool:
         figures = case()
     except Exception as error:
         print(f"FAILED {name}: {type(error).__name__}: {error}")
-        for log in sorted(HOME.glob("*.log"), key=lambda it: it.stat().st_mtime)[-7:]:
-            print(f"-- {log.name}", *log.read_text(errors="replace").splitlines()[-LINES:], sep="\n", flush=True)
+        # Of etcd, the members and the replicas of this case.
+        for log in [*LOGS[:7], *LOGS[7:][-3:]]:
+            if log.exists():
+                print(f"-- {log.name}", *log.read_text(errors="replace").splitlines()[-LINES:], sep="\n", flush=True)
         return False
     print(f"ok {name}: {figures}; {time.monotonic() - begun:.0f} s", flush=True)
     return True
@@ -47,9 +50,9 @@ def main(words: list[str]) -> int:
         cases = [case for case in cases if not case.cuts_network]
     if cases:
         with Cluster() as cluster:
-            results.append(attempt("start of the cluster", lambda: start(cluster)))
-            for case in cases:
-                results.append(attempt(case.name, lambda case=case: run(case, cluster)))
+            results.append(attempt("start of the cluster", partial(start, cluster)))
+            for case in cases if results[0] else []:
+                results.append(attempt(case.name, partial(run, case, cluster)))
     if is_chosen("standby that lacks commits"):
         results.append(attempt("standby that lacks commits", fence))
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")

@@ -1,4 +1,4 @@
-"""The faults: each is injected under load, lasts until clients have seen it and every replica works again, and is repaired under load."""
+"""The faults: each is injected under load, lasts until every replica works again, and is repaired under load."""
 
 import signal
 import time
@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from math import inf
 
-from client import failure, grpc
+import grpc
+from client import failure
 from cluster import Cluster, Member, Replica, primary_with_standby, replicas, until
 from load import SESSIONS, Load
 
@@ -137,7 +138,9 @@ def run(case: Case, cluster: Cluster) -> str:
         if gap >= case.gap:
             load.faults.append(f"the longest gap exceeds {case.gap} s")
         if ended - moved >= case.resumption:
-            load.faults.append(f"appends resumed {ended - moved:.1f} s after there was another primary, bound {case.resumption} s")
+            load.faults.append(
+                f"appends resumed {ended - moved:.1f} s after the next primary, bound {case.resumption} s"
+            )
         load.check(figures)
         return figures
 
@@ -145,14 +148,14 @@ def run(case: Case, cluster: Cluster) -> str:
 def refusal(replica: Replica, load: Load) -> str:
     """How a replica refuses a read."""
     try:
-        replica.client.get(load.key(SESSIONS[0]))
+        replica.client.get(load.keys[SESSIONS[0]])
     except grpc.RpcError as error:
         return failure(error)
     return ""
 
 
 def fence() -> str:
-    """Without Patroni: a standby that lacks acknowledged commits is promoted. Replicas that know of these do not use it."""
+    """Without Patroni a standby that lacks commits is promoted. Replicas that know of these do not use it."""
     behind = "UNAVAILABLE STORE_BEHIND"
     with primary_with_standby() as (primary, standby):
         hosts = [("127.0.0.1", server.port) for server in (primary, standby)]

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
@@ -18,7 +19,8 @@ from _proto import watch_service_pb2 as watches
 # Seconds that a call may take.
 DEADLINE = 5
 # A client connects again soon to a replica that was away. The minimum is the time that connecting may take.
-RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", millis) for name, millis in (("initial", 100), ("min", 3000), ("max", 200))]
+BACKOFF = {"initial": 100, "min": 3000, "max": 200}
+RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", millis) for name, millis in BACKOFF.items()]
 
 
 def failure(error: grpc.RpcError) -> str:
@@ -33,6 +35,10 @@ def failure(error: grpc.RpcError) -> str:
     return code
 
 
+def session_key(app: str, session: str) -> types.SessionKey:
+    return types.SessionKey(app_name=app, user_id="user", session_id=session)
+
+
 class Client:
     def __init__(self, address: str) -> None:
         self.channel = grpc.insecure_channel(address, RECONNECT)
@@ -40,7 +46,7 @@ class Client:
         self.events = event_service_pb2_grpc.EventServiceStub(self.channel)
         self.watches = watch_service_pb2_grpc.WatchServiceStub(self.channel)
         # An empty request is about the whole server. The answer has one number.
-        self.check = self.channel.unary_unary("/grpc.health.v1.Health/Check")
+        self.check: Any = self.channel.unary_unary("/grpc.health.v1.Health/Check")
 
     def is_serving(self) -> bool:
         try:
@@ -49,9 +55,9 @@ class Client:
         except grpc.RpcError:
             return False
 
-    def create(self, app: str, session: str) -> None:
-        key = {"app_name": app, "user_id": "user", "session_id": session}
-        self.sessions.CreateSession(sessions.CreateSessionRequest(**key), timeout=DEADLINE)
+    def create(self, key: types.SessionKey) -> None:
+        request = sessions.CreateSessionRequest(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+        self.sessions.CreateSession(request, timeout=DEADLINE)
 
     def append(self, key: types.SessionKey, event_id: str) -> int:
         """The sequence of an event that counts in its session and in the application."""
@@ -75,10 +81,8 @@ class Client:
             if not request.page_token:
                 return found
 
-    def watch(self, key: types.SessionKey, cursor: str) -> "grpc.Call":
+    def watch(self, key: types.SessionKey, cursor: str) -> Any:
         """A stream from a cursor, or from the beginning."""
-        scope = {"app_name": key.app_name, "user_id": key.user_id, "session_id": key.session_id}
-        request = watches.WatchRequest(cursor=cursor, start=watches.WATCH_START_BEGINNING)
-        request.scope.MergeFrom(types.Scope(**scope))
-        request.json_form = types.JSON_FORM_TEXT
-        return self.watches.Watch(request)
+        scope = types.Scope(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+        start, form = watches.WATCH_START_BEGINNING, types.JSON_FORM_TEXT
+        return self.watches.Watch(watches.WatchRequest(scope=scope, cursor=cursor, start=start, json_form=form))

@@ -25,8 +25,8 @@ PROGRAM = os.environ["SESSIOND_TEST_PROGRAM"]
 OWN_NETWORKS = "SESSIOND_TEST_OWN_NETWORKS" in os.environ
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": str(HOME), "LC_ALL": "C"}
 
-# What ends a command with this program, and what also runs it as the owner of the home, because PostgreSQL refuses root. Python and this
-# checkout may be in a folder of root.
+# What ends a command with this program, and what also runs it as the owner of the home, because PostgreSQL refuses
+# root. Python and this checkout may be in a folder of root.
 WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 IDS = [f"--reuid={HOME.stat().st_uid}", f"--regid={HOME.stat().st_gid}", "--clear-groups"]
 REACH = ["--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"]
@@ -38,7 +38,7 @@ TIMES = {"ttl": 20, "loop_wait": 1, "retry_timeout": 3}
 T = TypeVar("T")
 
 
-def until(what: str, limit: float, holds: Callable[[], T]) -> T:
+def until(what: str, limit: float, holds: Callable[[], T | None]) -> T:
     """The first value of a condition that holds."""
     end = time.monotonic() + limit
     while not (value := holds()):
@@ -62,11 +62,16 @@ def run(*command: str | Path) -> None:
         raise RuntimeError(f"{command}: {done.stderr or done.stdout}")
 
 
+# The files with the output of programs.
+LOGS: list[Path] = []
+
+
 class Process:
     """A program whose output is in a file."""
 
     def __init__(self, name: str, *command: str | Path) -> None:
         self.command, self.log = command, HOME / f"{name}.log"
+        LOGS.append(self.log)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -136,6 +141,15 @@ def send(sign: signal.Signals, pids: list[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, sign)
+
+
+def end_server(data: Path) -> None:
+    """Ends the server in a folder. No stale number of a process stays there, which another process may get."""
+    send(signal.SIGQUIT, tree(data)[:1])
+    with suppress(TimeoutError):
+        until("the end of a server", 10, lambda: not tree(data))
+    send(signal.SIGKILL, tree(data))
+    (data / "postmaster.pid").unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> Path:
@@ -217,10 +231,7 @@ class Member:
         if self.patroni.process:
             self.thaw()
             self.patroni.end()
-        send(signal.SIGQUIT, tree(self.data)[:1])
-        with suppress(TimeoutError):
-            until("the end of a server", 10, lambda: not tree(self.data))
-        self.kill_server()
+        end_server(self.data)
         self.network.close()
 
 
@@ -276,7 +287,7 @@ class Server:
     def __init__(self, name: str) -> None:
         folder = make_folder(HOME / name)
         self.data, self.log, self.port = folder / "data", folder / "log", free_port()
-        self.options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='{folder}' -c fsync=off"
+        self.options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
 
     def program(self, name: str, *arguments: str | Path) -> None:
         run(*AS_OWNER, BIN / name, "-D", self.data, *arguments)
@@ -284,8 +295,8 @@ class Server:
     def start(self) -> None:
         self.program("pg_ctl", "start", "-w", "-s", "-l", self.log, "-o", self.options)
 
-    def stop(self, mode: str = "fast") -> None:
-        self.program("pg_ctl", "stop", "-w", "-s", "-m", mode)
+    def stop(self) -> None:
+        self.program("pg_ctl", "stop", "-w", "-s", "-m", "fast")
 
     def kill(self) -> None:
         send(signal.SIGKILL, tree(self.data))
@@ -297,7 +308,7 @@ def primary_with_standby() -> Iterator[tuple[Server, Server]]:
     primary, standby = Server("primary"), Server("standby")
     with ExitStack() as stack:
         for server in (primary, standby):
-            stack.callback(lambda server=server: tree(server.data) and server.stop("immediate"))
+            stack.callback(end_server, server.data)
         primary.program("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         primary.start()
         source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres", "-c", "fast"]
@@ -319,7 +330,7 @@ class Replica(Process):
         """Waits until it serves."""
 
         def serves() -> bool:
-            assert self.process and self.process.poll() is None, f"{self.log.name}: it has exited"
+            assert self.process is not None and self.process.poll() is None, f"{self.log.name}: it has exited"
             return self.client.is_serving()
 
         until(f"{self.log.name}: SERVING", 30, serves)

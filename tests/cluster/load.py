@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import grpc
-from client import failure, types
+from client import failure, session_key
 from cluster import Replica, until
 
 SESSIONS = ["one", "two", "three", "four"]
@@ -35,7 +35,7 @@ class Ack:
 class Load:
     def __init__(self, replicas: list[Replica], app: str) -> None:
         self.clients = [replica.client for replica in replicas]
-        self.app = app
+        self.keys = {session: session_key(app, session) for session in SESSIONS}
         self.lock = threading.Lock()
         self.acks: list[Ack] = []
         # The last sequence of each session that was acknowledged.
@@ -58,7 +58,7 @@ class Load:
 
     def __enter__(self) -> Self:
         for session in SESSIONS:
-            self.clients[0].create(self.app, session)
+            self.clients[0].create(self.keys[session])
         self.begun = time.monotonic()
         for number in range(WRITERS):
             self.writers.append(self.thread(self.write, number))
@@ -88,9 +88,6 @@ class Load:
         thread.start()
         return thread
 
-    def key(self, session: str) -> types.SessionKey:
-        return types.SessionKey(app_name=self.app, user_id="user", session_id=session)
-
     def write(self, number: int) -> None:
         """Appends one event after the other, each until it is acknowledged, by the next replica each time."""
         session = SESSIONS[number % len(SESSIONS)]
@@ -101,7 +98,7 @@ class Load:
                 if self.over.is_set():
                     return
                 try:
-                    sequence = self.clients[replica].append(self.key(session), event)
+                    sequence = self.clients[replica].append(self.keys[session], event)
                 except grpc.RpcError as error:
                     self.failures[replica, failure(error)] += 1
                     self.over.wait(RETRY_PAUSE)
@@ -121,15 +118,16 @@ class Load:
             with self.lock:
                 before, total = self.last[session], sum(self.last.values())
             try:
-                found = self.clients[number].get(self.key(session))
+                found = self.clients[number].get(self.keys[session])
             except grpc.RpcError as error:
                 self.failures[number, f"read {failure(error)}"] += 1
                 continue
             self.read_at[number] = time.monotonic()
             state = json.loads(found.state_json)
-            counted = (found.last_sequence, state.get("n", 0), state.get("app:n", 0))
-            if counted[0] < before or counted[1] != counted[0] or counted[2] < max(total, counted[1]):
-                self.faults.append(f"{session}: a read of replica {number} has {counted}, acknowledged {before} and {total}")
+            last, own, shared = found.last_sequence, state.get("n", 0), state.get("app:n", 0)
+            if last < before or own != last or shared < max(total, own):
+                has = f"{last} events and sums of {own} and {shared}"
+                self.faults.append(f"{session}: a read has {has}, {before} and {total} were acknowledged")
 
     def look(self, number: int) -> None:
         """Follows the health of a replica."""
@@ -143,7 +141,7 @@ class Load:
         seen = self.watched[session, number] = []
         cursor = ""
         while not self.over.is_set():
-            stream = self.streams[session, number] = self.clients[number].watch(self.key(session), cursor)
+            stream = self.streams[session, number] = self.clients[number].watch(self.keys[session], cursor)
             is_live = False
             try:
                 for message in stream:
@@ -162,7 +160,7 @@ class Load:
             self.over.wait(RETRY_PAUSE)
 
     def flows(self, limit: float) -> None:
-        """Waits until every replica has acknowledged appends and answered a read that began now or later, and is SERVING."""
+        """Waits until every replica has acknowledged appends and answered a read from now on, and is SERVING."""
         begun, numbers = time.monotonic(), range(len(self.clients))
 
         def flows() -> bool:
@@ -189,20 +187,20 @@ class Load:
             until("all events on all watches", 20, is_seen)
         self.__exit__()
         for (number, client), session in itertools.product(enumerate(self.clients), SESSIONS):
-            wanted, events = acknowledged[session], client.list_events(self.key(session))
+            wanted, events = acknowledged[session], client.list_events(self.keys[session])
             recovered = {event.event_id: event.sequence for event in events}
-            state = json.loads(client.get(self.key(session)).state_json)
+            lost = wanted.keys() - recovered.keys()
+            state = json.loads(client.get(self.keys[session]).state_json)
+            sums, right = (state["n"], state["app:n"]), (len(wanted), len(self.acks))
             violations = {
-                f"{len(wanted.keys() - recovered.keys())} acknowledged events are lost": wanted.keys() - recovered.keys(),
+                f"{len(lost)} acknowledged events are lost": lost,
                 "events are there twice": len(recovered) < len(events),
                 "sequences have gaps": [it.sequence for it in events] != list(range(1, len(events) + 1)),
                 "events or sequences are not those that were acknowledged": recovered != wanted,
                 "a watch has missed events": self.watched[session, number] != [it.event_id for it in events],
-                f"{state} are not the sums of {len(wanted)} and {len(self.acks)} events": (
-                    (state["n"], state["app:n"]) != (len(wanted), len(self.acks))
-                ),
+                f"the sums are {sums}, not {right}": sums != right,
             }
-            self.faults += [f"{session} on replica {number}: {text}" for text, is_wrong in violations.items() if is_wrong]
+            self.faults += [f"{session} on replica {number}: {text}" for text, wrong in violations.items() if wrong]
 
     def check(self, figures: str) -> None:
         assert not self.faults, "\n  ".join([f"{len(self.faults)} violations; {figures}", *self.faults[:8]])
@@ -224,7 +222,7 @@ class Load:
             f"longest gap {self.gap()[0]:.1f} s",
             f"slowest append {slowest:.1f} s",
             f"not serving {health}",
-            f"watches {self.ended.total()} ended and {self.refused} refused of {len(self.watched)}",
+            f"{self.ended.total()} of {len(self.watched)} watches ended, {self.refused} resumptions refused",
             f"{len(self.acks)} appends",
             *(f"{count} {code}" for code, count in sorted(codes.items())),
             *(f"{count} watch {code}" for code, count in sorted(self.ended.items())),
