@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from string import Template
 from typing import Any, Self, TypeVar
 
 import psutil
@@ -31,9 +32,6 @@ WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 IDS = [f"--reuid={HOME.stat().st_uid}", f"--regid={HOME.stat().st_gid}", "--clear-groups"]
 REACH = ["--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"]
 AS_OWNER = [*WITH_US, *([*IDS, *REACH] if os.geteuid() == 0 else [])]
-
-# The shortest times that Patroni takes, but for a loop each second.
-TIMES = {"ttl": 20, "loop_wait": 1, "retry_timeout": 3}
 
 T = TypeVar("T")
 
@@ -165,40 +163,17 @@ class Member:
         self.port, self.api = free_port(), free_port()
         folder = make_folder(HOME / self.name)
         self.data = folder / "data"
-        address = self.network.address
-        server = {
-            "listen": f"{address}:{self.port}",
-            "connect_address": f"{address}:{self.port}",
-            "data_dir": str(self.data),
-            "bin_dir": str(BIN),
-            "pgpass": str(folder / "pgpass"),
-            "authentication": {"superuser": {"username": "postgres"}, "replication": {"username": "postgres"}},
-            "pg_hba": ["local all all trust", "host all all all trust", "host replication all all trust"],
-            # No machine fails here, so nothing needs the disk.
-            "parameters": {"unix_socket_directories": str(folder), "fsync": "off"},
-            "basebackup": [{"checkpoint": "fast"}, "no-sync"],
-            "remove_data_directory_on_rewind_failure": True,
-            "remove_data_directory_on_diverged_timelines": True,
-        }
-        shared = {
-            **TIMES,
-            "synchronous_mode": True,
-            "failsafe_mode": True,
-            "primary_start_timeout": 0,
-            "postgresql": {"use_pg_rewind": True, "use_slots": True},
-        }
         settings = {
-            "scope": "sessiond",
             "name": self.name,
-            "restapi": {"listen": f"{address}:{self.api}", "connect_address": f"{address}:{self.api}"},
-            "etcd3": {"host": etcd},
-            "bootstrap": {"dcs": shared, "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "no-sync"]},
-            "postgresql": server,
-            "watchdog": {"mode": "off"},
+            "address": self.network.address,
+            "port": self.port,
+            "api": self.api,
+            "etcd": etcd,
+            "folder": folder,
+            "bin": BIN,
         }
-        # JSON is YAML.
         file = HOME / f"{self.name}.yml"
-        file.write_text(json.dumps(settings))
+        file.write_text(Template(Path(__file__).with_name("patroni.yml").read_text()).substitute(settings))
         patroni = Path(sys.executable).parent / "patroni"
         self.patroni = Process(self.name, *self.network.enter, *AS_OWNER, patroni, file)
 
