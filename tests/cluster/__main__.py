@@ -22,9 +22,9 @@ def attempt(name: str, case: Callable[[], str]) -> bool:
         figures = case()
     except Exception as error:
         print(f"FAILED {name}: {type(error).__name__}: {error}")
-        # Of etcd, the members and the replicas of this case.
-        for log in [*LOGS[:7], *LOGS[7:][-3:]]:
-            if log.exists():
+        # The last three are of the replicas of this case.
+        for log in LOGS:
+            if log.exists() and (log.name.startswith(("etcd", "member")) or log in LOGS[-3:]):
                 print(f"-- {log.name}", *log.read_text(errors="replace").splitlines()[-LINES:], sep="\n", flush=True)
         return False
     print(f"ok {name}: {figures}; {time.monotonic() - begun:.0f} s", flush=True)

@@ -106,7 +106,7 @@ class Network:
         if not OWN_NETWORKS:
             return
         self.address, self.link = f"10.77.0.{10 + number}", f"member{number}"
-        self.holder = Process(self.link, *WITH_US, "unshare", "--net", "sleep", "infinity")
+        self.holder = Process(f"network{number}", *WITH_US, "unshare", "--net", "sleep", "infinity")
         self.holder.start()
         pid = str(self.holder.pid)
         ours, others = (Path("/proc", which, "ns", "net") for which in ("self", pid))
