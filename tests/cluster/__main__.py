@@ -21,7 +21,7 @@ def attempt(name: str, case: Callable[[], str]) -> bool:
     try:
         figures = case()
     except Exception as error:
-        print(f"FAILED {name}: {type(error).__name__}: {error}")
+        print(f"FAILED {name}: {type(error).__name__}: {error}", *getattr(error, "__notes__", []), sep="\n  ")
         # The last three are of the replicas of this case.
         for log in LOGS:
             if log.exists() and (log.name.startswith(("etcd", "member")) or log in LOGS[-3:]):

@@ -68,7 +68,13 @@ class Load:
                 self.others.append(self.thread(self.watch, session, number))
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        self.end()
+        if error is not None:
+            for fault in self.faults[:8]:
+                error.add_note(fault)
+
+    def end(self) -> None:
         self.stopping.set()
         self.over.set()
         while any(thread.is_alive() for thread in self.writers + self.others):
@@ -185,7 +191,7 @@ class Load:
 
         with suppress(TimeoutError):
             until("all events on all watches", 20, is_seen)
-        self.__exit__()
+        self.end()
         for (number, client), session in itertools.product(enumerate(self.clients), SESSIONS):
             wanted, events = acknowledged[session], client.list_events(self.keys[session])
             recovered = {event.event_id: event.sequence for event in events}
@@ -203,7 +209,7 @@ class Load:
             self.faults += [f"{session} on replica {number}: {text}" for text, wrong in violations.items() if wrong]
 
     def check(self, figures: str) -> None:
-        assert not self.faults, "\n  ".join([f"{len(self.faults)} violations; {figures}", *self.faults[:8]])
+        assert not self.faults, f"{len(self.faults)} violations, {figures}"
 
     def gap(self) -> tuple[float, float]:
         """The longest time without an acknowledged append, and when it ended."""
