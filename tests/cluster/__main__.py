@@ -24,7 +24,7 @@ def attempt(name: str, case: Callable[[], str]) -> bool:
         print(f"FAILED {name}: {type(error).__name__}: {error}", *getattr(error, "__notes__", []), sep="\n  ")
         # The last three are of the replicas of this case.
         for log in LOGS:
-            if log.exists() and (log.name.startswith(("etcd", "member")) or log in LOGS[-3:]):
+            if log.exists() and (log.name.startswith(("etcd.", "member")) or log in LOGS[-3:]):
                 print(f"-- {log.name}", *log.read_text(errors="replace").splitlines()[-LINES:], sep="\n", flush=True)
         return False
     print(f"ok {name}: {figures}; {time.monotonic() - begun:.0f} s", flush=True)
