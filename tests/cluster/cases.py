@@ -10,7 +10,7 @@ from math import inf
 
 import grpc
 from client import failure
-from cluster import Cluster, Member, Replica, primary_with_standby, replicas, until
+from cluster import Cluster, Member, Replica, kill_server, primary_with_standby, replicas, until
 from load import SESSIONS, Load
 
 
@@ -32,14 +32,14 @@ def switchover(it: Setting) -> Iterator[None]:
 
 @contextmanager
 def kill_of_postgres(it: Setting) -> Iterator[None]:
-    it.primary.kill_server()
+    kill_server(it.primary.data)
     yield
 
 
 @contextmanager
 def kill_of_the_primary_and_its_patroni(it: Setting) -> Iterator[None]:
     it.primary.patroni.end()
-    it.primary.kill_server()
+    kill_server(it.primary.data)
     try:
         yield
     finally:
@@ -164,12 +164,13 @@ def fence() -> str:
             standby.stop()
             load.flows(20)
             begun = time.monotonic()
-            primary.kill()
+            kill_server(primary.data)
             standby.start()
             standby.program("pg_ctl", "promote", "-w", "-s")
             promoted = time.monotonic()
             until("reads are refused", 15, lambda: all(refusal(it, load) == behind for it in found))
-            until("appends are refused", 15, lambda: all(load.failures[it, behind] > 3 for it in range(len(found))))
+            # A replica looks 15 s for the outcome of a commit that the end of the primary has cut off.
+            until("appends are refused", 30, lambda: all(load.failures[it, behind] > 3 for it in range(len(found))))
             assert not any(it.client.is_serving() for it in found), "SERVING on a database that lacks commits"
             assert load.acks[-1].at < promoted, "an append to a database that lacks commits is acknowledged"
             standby.stop()

@@ -141,12 +141,20 @@ def send(sign: signal.Signals, pids: list[int]) -> None:
             os.kill(pid, sign)
 
 
+def kill_server(data: Path) -> None:
+    """Kills a server with all of its processes. None that it starts meanwhile stays."""
+    send(signal.SIGSTOP, tree(data)[:1])
+    pids = tree(data)
+    send(signal.SIGKILL, pids)
+    until("the end of a killed server", 10, lambda: not any(map(psutil.pid_exists, pids)))
+
+
 def end_server(data: Path) -> None:
     """Ends the server in a folder. No stale number of a process stays there, which another process may get."""
     send(signal.SIGQUIT, tree(data)[:1])
     with suppress(TimeoutError):
         until("the end of a server", 10, lambda: not tree(data))
-    send(signal.SIGKILL, tree(data))
+    kill_server(data)
     (data / "postmaster.pid").unlink(missing_ok=True)
 
 
@@ -192,9 +200,6 @@ class Member:
 
     def is_primary(self) -> bool:
         return self.ask("/primary")[0] == 200
-
-    def kill_server(self) -> None:
-        send(signal.SIGKILL, tree(self.data))
 
     def freeze(self) -> None:
         send(signal.SIGSTOP, [self.patroni.pid, *tree(self.data)])
@@ -272,9 +277,6 @@ class Server:
 
     def stop(self) -> None:
         self.program("pg_ctl", "stop", "-w", "-s", "-m", "fast")
-
-    def kill(self) -> None:
-        send(signal.SIGKILL, tree(self.data))
 
 
 @contextmanager
