@@ -210,8 +210,8 @@ fn resume(
     this_scope: &Scope,
     present: Position,
 ) -> Result<Position, Error> {
-    let is_ahead = position.sequence > present.sequence
-        || position.versions.are_ahead(present.versions);
+    let is_ahead =
+        position.sequence > present.sequence || position.versions.are_ahead(present.versions);
     let fault = if store != this_store {
         return Err(Error::CursorOfOtherStore);
     } else if scope != Digest::of_scope(this_scope) {
