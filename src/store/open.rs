@@ -160,7 +160,10 @@ pub async fn accept_loss(
     settings: PostgresSettings,
 ) -> Result<(), String> {
     let Kind::Postgres(url) = kind(url)? else {
-        return Err("Only a PostgreSQL database can go back while it is in use. Pass its URL with --store.".to_owned());
+        return Err(
+            "Only a PostgreSQL database can go back while it is in use. Pass its URL with --store."
+                .to_owned(),
+        );
     };
     let options = PostgresOptions { settings, ..PostgresOptions::new(url, new_id) };
     postgres::accept_loss(options).await.map_err(|error| error.to_string())

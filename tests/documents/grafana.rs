@@ -103,7 +103,8 @@ fn the_dashboard_names_every_condition() {
     let (_, labels) = condition.split_once("up{").unwrap();
     let named: Vec<_> =
         labels.split("condition=\"").skip(1).map(|it| it.split('"').next().unwrap()).collect();
-    let names = ["ready", "starting", "draining", "disk_full", "unreachable", "file_lost", "behind"];
+    let names =
+        ["ready", "starting", "draining", "disk_full", "unreachable", "file_lost", "behind"];
     assert_eq!(named, names);
     for (name, number) in named.iter().zip(1..) {
         let text = &texts[number.to_string()]["text"];

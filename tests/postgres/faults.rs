@@ -206,7 +206,10 @@ async fn a_commit_whose_completion_is_unknown_is_looked_up() {
     for (id, code) in [("1", "40003"), ("2", "08007")] {
         faulty.proxy.once(Fault::Fail(code), |it| it.is_commit() && !is_notification(it));
         faulty.append(id).await.unwrap();
-        assert_eq!((faulty.proxy.faults(), faulty.state(PATH).await.contains(&format!("\"n\":{id}"))), (1, true));
+        assert_eq!(
+            (faulty.proxy.faults(), faulty.state(PATH).await.contains(&format!("\"n\":{id}"))),
+            (1, true)
+        );
     }
     faulty.store.close().await;
 }

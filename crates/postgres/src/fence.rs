@@ -62,16 +62,20 @@ impl Fence {
     pub(super) fn told(&self) -> String {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = marks.iter().filter(|(_, mark)| mark.is_own);
-        let words = own.map(|(id, mark)| format!("{:032x}{:016x}", u128::from_be_bytes(*id), mark.commits));
+        let words =
+            own.map(|(id, mark)| format!("{:032x}{:016x}", u128::from_be_bytes(*id), mark.commits));
         [TELLS.to_string()].into_iter().chain(words).collect()
     }
 
     /// Reads what another replica told. Whether the text was that.
     pub(super) fn hear(&self, text: &str) -> bool {
         let Some(words) = text.strip_prefix(TELLS) else { return false };
-        for word in words.as_bytes().chunks_exact(48).filter_map(|it| std::str::from_utf8(it).ok()) {
+        for word in words.as_bytes().chunks_exact(48).filter_map(|it| std::str::from_utf8(it).ok())
+        {
             let (id, commits) = word.split_at(32);
-            if let (Ok(id), Ok(commits)) = (u128::from_str_radix(id, 16), u64::from_str_radix(commits, 16)) {
+            if let (Ok(id), Ok(commits)) =
+                (u128::from_str_radix(id, 16), u64::from_str_radix(commits, 16))
+            {
                 self.put(id.to_be_bytes(), commits, false);
             }
         }
@@ -81,7 +85,8 @@ impl Fence {
     /// Looks whether a database has every commit that is known. Errors: [`Fault::Behind`].
     pub(super) async fn check(&self, connection: &Connection) -> Result<()> {
         let known: HashMap<WriterId, u64> = {
-            let (mut marks, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), instant());
+            let (mut marks, now) =
+                (self.0.lock().unwrap_or_else(PoisonError::into_inner), instant());
             marks.retain(|_, mark| now - mark.at < REMEMBERED);
             marks.iter().map(|(id, mark)| (*id, mark.commits)).collect()
         };
@@ -91,9 +96,10 @@ impl Fence {
         let ids: Vec<Vec<u8>> = known.keys().map(|id| id.to_vec()).collect();
         let mut there = HashMap::with_capacity(known.len());
         for row in Columns::new(COMMITS).value(Type::BYTEA_ARRAY, ids).all(connection).await? {
-            there.insert(row.try_get::<Vec<u8>>(0)?, number(&row, 1)?);
+            there.insert(row.try_get::<&[u8]>(0)?.to_vec(), number(&row, 1)?);
         }
-        let lacks = |(id, commits): (&WriterId, &u64)| there.get(&id[..]).is_none_or(|it| it < commits);
+        let lacks =
+            |(id, commits): (&WriterId, &u64)| there.get(&id[..]).is_none_or(|it| it < commits);
         match known.iter().filter(|it| lacks(*it)).count() {
             0 => Ok(()),
             writers => Err(Fault::Behind { writers }),

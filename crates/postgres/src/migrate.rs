@@ -76,11 +76,8 @@ pub(super) async fn try_out(
 /// Gives a database another identity. Errors: also if it has no tables of this version.
 pub(super) async fn change_id(connection: &Connection, id: StoreId) -> Result<(), OpenError> {
     connection.begin().await?;
-    let present = if has_meta(connection).await? {
-        present(connection, " FOR UPDATE").await?
-    } else {
-        None
-    };
+    let present =
+        if has_meta(connection).await? { present(connection, " FOR UPDATE").await? } else { None };
     if present.is_none_or(|it| it.layout != layout(super::schema::MIGRATIONS)) {
         connection.roll_back().await?;
         return Err(OpenError::OtherLayout);

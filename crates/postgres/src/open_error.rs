@@ -46,8 +46,7 @@ impl From<Fault> for OpenError {
         if fault.code() == Some(&SqlState::UNDEFINED_COLUMN) {
             return Self::OtherLayout;
         }
-        let of_pooler =
-            [SqlState::DUPLICATE_PREPARED_STATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME];
+        let of_pooler = [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME];
         if fault.code().is_some_and(|code| of_pooler.contains(code)) {
             return Self::Pooler;
         }

@@ -35,7 +35,7 @@ impl Fault {
 
     /// Whether the transaction may have been committed by the statement that failed.
     pub(in super::super) fn is_outcome_unknown(&self) -> bool {
-        self.is_lost() || self.code() == Some(&SqlState::STATEMENT_COMPLETION_UNKNOWN)
+        self.is_lost() || self.code() == Some(&SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN)
     }
 
     /// Whether the engine does not know the statement.

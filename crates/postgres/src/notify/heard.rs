@@ -45,8 +45,8 @@ impl Heard {
         let now = instant();
         let mut replicas = self.lock();
         replicas.retain(|_, heard| now - *heard < ENDED);
-        let is_proved = replicas.contains_key(&own)
-            && replicas.values().all(|heard| now - *heard < MISSED);
+        let is_proved =
+            replicas.contains_key(&own) && replicas.values().all(|heard| now - *heard < MISSED);
         let is_gap = self.gap.swap(false, Relaxed);
         is_gap || !is_proved || last.is_none_or(|last| now - last >= LOOK_EVERY)
     }

@@ -87,7 +87,9 @@ pub(in super::super) async fn announce(shared: Arc<Shared>, id: StoreId) {
         if connection.as_ref().is_none_or(Connection::is_closed) {
             (connection, is_refused) = (None, false);
         }
-        if !is_refused && let Err(error) = send(&shared, &mut connection, &channel, &scopes, beats).await {
+        if !is_refused
+            && let Err(error) = send(&shared, &mut connection, &channel, &scopes, beats).await
+        {
             debug!(%error, "a notification was not sent");
             shared.outbox.lost();
             is_refused = error.is_unsupported();

@@ -56,6 +56,7 @@ async fn a_frozen_first_host_holds_nothing_up() {
     let Some(fixture) = Fixture::with(first).await else { return };
     let opened = open_with(fixture.shared.options.clone(), MIGRATIONS);
     let store = timeout(Duration::from_secs(60), opened).await.expect("nothing waits").unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
     store.create_session(&call(), creation("s")).await.unwrap();
     store.close().await;
 }

@@ -274,7 +274,9 @@ impl Backend for Writer {
         let flush_began = spans::now();
         let outcome = match timeout(self.shared.limit(), self.try_commit(changes)).await {
             Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(error))) if error.is_outcome_unknown() => self.find_outcome(Cause::new(error)).await,
+            Ok(Ok(Err(error))) if error.is_outcome_unknown() => {
+                self.find_outcome(Cause::new(error)).await
+            }
             Ok(Ok(Err(error))) => Err(error.into()),
             Ok(Err(failure)) => Err(failure),
             Err(elapsed) => self.find_outcome(Cause::new(elapsed)).await,

@@ -36,9 +36,9 @@ fn of_several_hosts_one_that_writes_is_wanted() {
     let wanted = |url: &str| config(url).get_target_session_attrs();
     assert_eq!(wanted("postgres://a,b/x"), TargetSessionAttrs::ReadWrite);
     assert_eq!(wanted("postgres://a/x"), TargetSessionAttrs::Any);
-    let numbers = parse("postgres://a,b/x?hostaddr=127.0.0.1,127.0.0.2&port=7").unwrap();
+    let numbers = parse("postgres://a:7,b/x?hostaddr=127.0.0.1,127.0.0.2").unwrap();
     let hosts = numbers.hosts.iter().map(|it| (it.get_hostaddrs().len(), it.get_ports().to_vec()));
-    assert_eq!(hosts.collect::<Vec<_>>(), [(1, vec![7]), (1, vec![7])]);
+    assert_eq!(hosts.collect::<Vec<_>>(), [(1, vec![7]), (1, vec![5432])]);
     let odd = parse("postgres://a,b/x?hostaddr=127.0.0.1").unwrap_err();
     assert!(odd.to_string().contains("another number of ports or addresses"), "{odd}");
 }
