@@ -114,7 +114,7 @@ CASES = [
 
 
 def run(case: Case, cluster: Cluster) -> str:
-    """Runs a case on the cluster. What clients have seen."""
+    """Runs a case on the cluster. Returns the figures of the clients."""
     primary = cluster.recovered()
     # The first of the hosts is the worst place for one that is silent.
     members = sorted(cluster.members, key=lambda member: member is not primary)

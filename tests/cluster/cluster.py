@@ -26,8 +26,8 @@ PROGRAM = os.environ["SESSIOND_TEST_PROGRAM"]
 OWN_NETWORKS = "SESSIOND_TEST_OWN_NETWORKS" in os.environ
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": str(HOME), "LC_ALL": "C"}
 
-# What ends a command with this program, and what also runs it as the owner of the home, because PostgreSQL refuses
-# root. Python and this checkout may be in a folder of root.
+# Ends a command with this program. AS_OWNER also runs it as the owner of the home, because PostgreSQL refuses root.
+# Python and this checkout may be in a folder of root.
 WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 IDS = [f"--reuid={HOME.stat().st_uid}", f"--regid={HOME.stat().st_gid}", "--clear-groups"]
 REACH = ["--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"]

@@ -217,7 +217,7 @@ class Load:
         return max((later - earlier, later) for earlier, later in itertools.pairwise(times))
 
     def figures(self, begun: float) -> str:
-        """What clients have seen, with times since the fault began."""
+        """The figures of the clients, with times since the fault began."""
         away = [at - begun for at in self.away if at > begun]
         health = f"{min(away):.1f}-{max(away):.1f} s" if away else "never"
         slowest = max(ack.at - ack.begun for ack in self.acks)
