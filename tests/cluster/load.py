@@ -218,14 +218,14 @@ class Load:
 
     def figures(self, begun: float) -> str:
         """The figures of the clients, with times since the fault began."""
-        away = [at - begun for at in self.away if at > begun]
+        (gap, ended), away = self.gap(), [at - begun for at in self.away if at > begun]
         health = f"{min(away):.1f}-{max(away):.1f} s" if away else "never"
         slowest = max(ack.at - ack.begun for ack in self.acks)
         codes: Counter[str] = Counter()
         for (_, code), count in self.failures.items():
             codes[code] += count
         parts = [
-            f"longest gap {self.gap()[0]:.1f} s",
+            f"longest gap {gap:.1f} s, which ended at {ended - begun:.1f} s",
             f"slowest append {slowest:.1f} s",
             f"not serving {health}",
             f"{self.ended.total()} of {len(self.watched)} watches ended, {self.refused} resumptions refused",
