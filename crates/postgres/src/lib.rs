@@ -27,5 +27,5 @@ mod write;
 mod tests;
 
 pub use open_error::OpenError;
-pub use options::{PostgresOptions, PostgresSettings};
+pub use options::{Partitions, PostgresOptions, PostgresSettings};
 pub use postgres_store::{PostgresStore, migrate, open, public_url};
