@@ -148,8 +148,8 @@ impl Store for PostgresStore {
         self.shared.condition.subscribe()
     }
 
-    fn concurrent_reads(&self) -> usize {
-        self.shared.options.readers.max(1)
+    fn concurrent_reads(&self) -> Option<usize> {
+        Some(self.shared.options.readers.max(1))
     }
 
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {

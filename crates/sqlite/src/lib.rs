@@ -70,9 +70,6 @@ use sessiond_store::{
     queue::{Queue, WRITE_BYTES, WRITES_FULL},
 };
 
-/// Reads that have their turn at the same time, for each thread: when it ends one, the next has come.
-const READS_PER_THREAD: usize = 8;
-
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.
 pub struct SqliteStore {
     id: StoreId,
@@ -81,7 +78,6 @@ pub struct SqliteStore {
     condition: watch::Receiver<Condition>,
     writes: Arc<Queue<Submission>>,
     readers: Readers,
-    concurrent_reads: usize,
     /// Those that read, and last the one that writes.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -113,7 +109,7 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let (queue, notifies) = (Arc::clone(&writes), Arc::clone(&notifier));
     let writer = Writer::new(options, queue, notifies, tables, disk)
         .map_err(|error| OpenError::failed(&path, error))?;
-    let (readers, mut handles) = Readers::start(&lock, threads).map_err(failed)?;
+    let (readers, mut handles) = Readers::start(&lock, threads, &metrics.reads).map_err(failed)?;
     // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
     match thread::Builder::new().name("sqlite-write".into()).spawn(move || writer.run()) {
         Ok(thread) => handles.push(thread),
@@ -126,9 +122,8 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     }
     probes::start(&metrics, &writes, &readers, &clock);
     let condition = lock.condition.subscribe();
-    let (readers_count, threads) = (threads.max(1), Mutex::new(handles));
-    let concurrent_reads = READS_PER_THREAD * readers_count;
-    Ok(SqliteStore { id, notifier, clock, condition, writes, readers, concurrent_reads, threads })
+    let threads = Mutex::new(handles);
+    Ok(SqliteStore { id, notifier, clock, condition, writes, readers, threads })
 }
 
 impl SqliteStore {
@@ -161,8 +156,8 @@ impl Store for SqliteStore {
         self.condition.clone()
     }
 
-    fn concurrent_reads(&self) -> usize {
-        self.concurrent_reads
+    fn concurrent_reads(&self) -> Option<usize> {
+        None
     }
 
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {

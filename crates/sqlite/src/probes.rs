@@ -23,11 +23,13 @@ pub(super) fn start(
 ) {
     let (requests, bytes) =
         (metrics.writes.queue_requests.clone(), metrics.writes.queue_bytes.clone());
-    let writes = Arc::clone(writes);
+    let (writes, reads) = (Arc::clone(writes), readers.clone());
+    let waiting_reads = metrics.reads.queue_requests.clone();
     metrics.probe("queues", move || {
         let (waiting, waiting_bytes) = writes.waiting();
         requests.set(waiting as i64);
         bytes.set(waiting_bytes as i64);
+        waiting_reads.set(reads.waiting() as i64);
         async {}.boxed()
     });
     let (readers, clock) = (readers.clone(), Arc::clone(clock));

@@ -4,25 +4,28 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
 };
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::oneshot;
 use tracing::error;
 
 use super::{lock::FileLock, prelude::*};
+use sessiond_metrics::ReadMetrics;
+use sessiond_store::{
+    queue::{QUEUE_READS, Queue, READS_FULL},
+    reading,
+};
 
 /// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
 type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 
 #[derive(Clone)]
 pub(super) struct Readers {
-    /// Callers wait before they come here, so that it is short. `None`: closed.
-    queue: Arc<Mutex<Option<Sender<Job>>>>,
+    queue: Arc<Queue<Job>>,
     /// A flush of the file failed. Readers do not hold the file's lock, because others keep them beyond the end of the store.
     flush_failed: Arc<AtomicBool>,
     pub(super) damaged: Arc<AtomicU64>,
@@ -33,33 +36,38 @@ impl Readers {
     pub(super) fn start(
         file: &Arc<FileLock>,
         threads: usize,
+        metrics: &ReadMetrics,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
-        let (queue, jobs) = unbounded();
+        let waits = metrics.queue_wait.clone();
+        let queue = Arc::new(Queue::new(QUEUE_READS, usize::MAX, READS_FULL, waits));
         let start = |at| {
-            let (file, jobs) = (Arc::clone(file), jobs.clone());
+            let (file, queue) = (Arc::clone(file), Arc::clone(&queue));
             let thread = thread::Builder::new().name(format!("sqlite-read-{at}"));
-            thread.spawn(move || work(&file, &jobs))
+            thread.spawn(move || work(&file, &queue))
         };
-        let queue = Arc::new(Mutex::new(Some(queue)));
         let flush_failed = Arc::clone(&file.flush_failed);
-        let readers = Self { queue, flush_failed, damaged: Arc::default() };
+        let readers = Self { queue: Arc::clone(&queue), flush_failed, damaged: Arc::default() };
         let handles = all_or_none(threads.max(1), start, || readers.close())?;
         Ok((readers, handles))
     }
 
-    /// Reads in one snapshot.
+    /// Reads in one snapshot, in its caller's turn.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Tables) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
+        let (caller, account) = reading();
         let (flush_failed, damaged) = (Arc::clone(&self.flush_failed), Arc::clone(&self.damaged));
         let job = Box::new(move |tables: &Tables| {
             if reply.is_closed() {
                 return true;
             }
-            let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(tables, work)))
-                .unwrap_or_else(|_| Err(Error::internal("a read panicked")));
+            // Only as many answers are beyond the account as reads are executed.
+            let result = account.check().and_then(|()| {
+                catch_unwind(AssertUnwindSafe(|| in_snapshot(tables, work)))
+                    .unwrap_or_else(|_| Err(Error::internal("a read panicked")))
+            });
             let result =
                 if flush_failed.load(Ordering::Relaxed) { Err(Error::FileLost) } else { result };
             let failed = matches!(result, Err(Error::StoreUnavailable(_) | Error::Internal(_)));
@@ -78,21 +86,24 @@ impl Readers {
             !failed
         });
         let gone = || Error::StoreUnavailable(Cause::new("the reader ended before it answered"));
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        queue.ok_or(Error::Draining)?.send(job).map_err(|_| gone())?;
+        self.queue.push(caller, job, 0)?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.waiting().0
+    }
+
     pub(super) fn close(&self) {
-        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.queue.close();
     }
 }
 
 /// What one thread does until the queue is closed.
-fn work(file: &FileLock, jobs: &Receiver<Job>) {
+fn work(file: &FileLock, queue: &Queue<Job>) {
     // At once, so that a file can still be read when it is removed.
     let mut connection = connect(file);
-    while let Ok(job) = jobs.recv() {
+    while let Some(job) = queue.pop() {
         // A job without a connection is dropped, so that its caller gets an answer.
         connection = connection.or_else(|| connect(file)).filter(|it| job(it));
     }
@@ -143,21 +154,24 @@ fn in_snapshot<T>(tables: &Tables, work: impl FnOnce(&Tables) -> Result<T>) -> R
 
 #[cfg(test)]
 mod tests {
+    use sessiond_metrics::Metrics;
+
     use super::*;
 
     #[test]
     fn threads_that_began_end_where_another_cannot_begin() {
-        let (ends, ended) = unbounded::<()>();
+        let waits = Metrics::default().reads.queue_wait;
+        let queue = Arc::new(Queue::<()>::new(1, 1, READS_FULL, waits));
         let started = Arc::new(());
         let start = |at| {
-            let (ended, started) = (ended.clone(), Arc::clone(&started));
+            let (queue, started) = (Arc::clone(&queue), Arc::clone(&started));
             let thread = move || {
                 let _started = started;
-                let _ = ended.recv();
+                queue.pop();
             };
             if at < 2 { Ok(thread::spawn(thread)) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };
-        assert!(all_or_none(3, start, || drop(ends)).is_err());
+        assert!(all_or_none(3, start, || queue.close()).is_err());
         assert_eq!(Arc::strong_count(&started), 1);
     }
 }

@@ -19,6 +19,7 @@ mod opening;
 mod pages;
 pub(super) mod plans;
 mod steps;
+mod turns;
 mod verifying;
 
 use std::path::Path;

@@ -35,7 +35,7 @@ pub use clock::{Clock, SystemClock, instant};
 pub use condition::Condition;
 pub use context::{CallId, RequestContext, Work};
 pub use crash::{Crash, CrashPoint};
-pub use gate::{EndInvocation, Gate, LimitOptions, WatchPermit};
+pub use gate::{EndInvocation, Gate, LimitOptions, WatchPermit, read_as, reading};
 pub use notifier::{Notifier, Subscription};
 pub use sessiond_core::commit::{
     Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,
@@ -93,8 +93,9 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a request and commits what it changes. The answer is of the request's kind.
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error>;
 
-    /// Reads that are worth beginning at the same time: what it executes at once, and few more. The others wait for their turns before.
-    fn concurrent_reads(&self) -> usize;
+    /// Reads that it executes at the same time: the others wait for their turns before. `None`: it queues reads itself, in turns between
+    /// [callers](reading), or executes each at once.
+    fn concurrent_reads(&self) -> Option<usize>;
 
     /// Reads a session with its merged state and a page of its events, now or as of an event; as of an event the answer's
     /// `last_sequence` and `last_event_time` are that event's.

@@ -86,7 +86,7 @@ impl Store for GatedStore {
         self.inner.condition()
     }
 
-    fn concurrent_reads(&self) -> usize {
+    fn concurrent_reads(&self) -> Option<usize> {
         self.inner.concurrent_reads()
     }
 

@@ -57,8 +57,8 @@ impl Store for NaiveStore {
         watch::channel(Condition::Ready).1
     }
 
-    fn concurrent_reads(&self) -> usize {
-        1
+    fn concurrent_reads(&self) -> Option<usize> {
+        None
     }
 
     async fn commit(&self, _: &RequestContext, request: Request) -> Result<Answer, Error> {

@@ -118,26 +118,20 @@ fn increment(number: &str, by: Amount) -> Result<String, Fault> {
 }
 
 /// Without a bound the two lists keep what is between their brackets, with one only their items.
-/// Items keep their bytes, and what is between them.
 fn list_append(list: &str, values: &str, max_length: usize) -> String {
-    let counts = [items(list).len(), items(values).len()];
-    let most = if max_length == 0 { usize::MAX } else { max_length };
-    let dropped = (counts[0] + counts[1]).saturating_sub(most);
-    let of_list = dropped.min(counts[0]);
-    let parts = [without(list, of_list), without(values, dropped - of_list)];
-    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    format!("[{}]", parts.join(","))
+    if max_length == 0 {
+        let parts = [list, values].map(|text| text[1..text.len() - 1].trim());
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        return format!("[{}]", parts.join(","));
+    }
+    let mut all = items(list);
+    all.extend(items(values));
+    format!("[{}]", all[all.len().saturating_sub(max_length)..].join(","))
 }
 
-/// A list without its brackets and its first items.
-fn without(list: &str, dropped: usize) -> &str {
-    let Some(first) = items(list).get(dropped).copied() else { return "" };
-    list[first.as_ptr().addr() - list.as_ptr().addr()..list.len() - 1].trim()
-}
-
-fn items(list: &str) -> Vec<&str> {
-    let items: Vec<&RawValue> = serde_json::from_str(list).unwrap();
-    items.into_iter().map(RawValue::get).collect()
+fn items(list: &str) -> Vec<String> {
+    let items: Vec<Box<RawValue>> = serde_json::from_str(list).unwrap();
+    items.iter().map(|item| item.get().to_owned()).collect()
 }
 
 /// RFC 7396 on two objects. Members that the patch does not name stay as they are; new ones follow in its order.

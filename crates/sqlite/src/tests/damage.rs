@@ -116,7 +116,7 @@ async fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_wal_h
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
     assert_eq!(sequence(&execute_one(&mut writer, append("1", "1"))), Ok(1));
     let metrics = &direct.options.metrics;
-    let (readers, threads) = Readers::start(&direct.lock, 1).unwrap();
+    let (readers, threads) = Readers::start(&direct.lock, 1, &metrics.reads).unwrap();
     assert_eq!(readers.read(|_| Ok(())).await, Ok(()));
     let path = direct.options.path.clone();
     let before = fs::read(&path).unwrap();

@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::{
-    CallerId, KeyChangePage, NamePage, SessionPage, SessionView, StateView, Turns, WatchPage,
+    CallerId, KeyChangePage, NamePage, RequestContext, SessionPage, SessionView, StateView, Turns,
+    WatchPage,
+    account::CallAccount,
     instant,
     queue::{QUEUE_READS, READS_FULL},
 };
@@ -52,6 +54,20 @@ impl Buffered for WatchPage {}
 /// Names, and the session of a bare id, are short.
 impl<T> Buffered for NamePage<T> {}
 impl Buffered for SessionKey {}
+
+tokio::task_local! {
+    static READING: (CallerId, CallAccount);
+}
+
+/// The caller of the read that this task executes, and the account of its call, for a store that queues reads itself.
+pub fn reading() -> (CallerId, CallAccount) {
+    READING.try_with(Clone::clone).unwrap_or((CallerId::INTERNAL, CallAccount::default()))
+}
+
+/// Executes a read of a store that queues reads itself, for a call.
+pub async fn read_as<T>(context: &RequestContext, read: impl Future<Output = T>) -> T {
+    READING.scope((context.caller, context.account.clone()), read).await
+}
 
 /// Turns for a number of reads at the same time. A turn that ends goes to the next caller at once.
 pub(super) struct ReadTurns {

@@ -89,8 +89,8 @@ impl Store for MemoryStore {
     }
 
     /// One lock: more would only wait for it.
-    fn concurrent_reads(&self) -> usize {
-        64
+    fn concurrent_reads(&self) -> Option<usize> {
+        None
     }
 
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {

@@ -37,36 +37,34 @@ pub fn increment(current: Option<&Json>, by: Amount) -> Option<Json> {
 /// Appends the items of the array `values` to a list and drops the oldest until at most `max_length` are left (0: drops none). A
 /// missing value counts as an empty list. Items keep their bytes.
 ///
-/// `items` is the number of the list's items, if it is known, and then that of the result's: counting them takes much longer than
-/// copying their text, and a delta may append to a long list many times.
+/// `items` is the number of the list's items if an earlier append has made it, and then that of the result's: such a list needs not be
+/// read to be cut, and a delta may append to a long one many times.
 pub fn list_append(
     current: Option<&Json>,
     values: &Json,
     max_length: usize,
     items: &mut Option<usize>,
 ) -> Json {
-    let lists = [current.map_or("", content), content(values)];
-    let kept = match max_length {
-        0 => {
-            *items = None;
-            lists
-        }
-        _ => {
-            let counts = [items.unwrap_or_else(|| count(lists[0])), count(lists[1])];
-            let dropped = (counts[0] + counts[1]).saturating_sub(max_length);
-            *items = Some(counts[0] + counts[1] - dropped);
-            let of_first = dropped.min(counts[0]);
-            [without(lists[0], of_first), without(lists[1], dropped - of_first)]
-        }
+    let lists = current.into_iter().chain([values]);
+    if max_length == 0 {
+        *items = None;
+        // Whole contents, because copying them is much faster than splitting them into items.
+        let parts = lists.map(content).filter(|content| !content.is_empty());
+        return Json::of_items(&parts.collect::<Vec<_>>());
+    }
+    let (known, mut parts) = match *items {
+        // A part for each item.
+        None => (0, lists.flat_map(Json::item_texts).collect()),
+        Some(known) => (known, values.item_texts()),
     };
-    let parts: Vec<&str> = kept.into_iter().filter(|part| !part.is_empty()).collect();
+    let all = known + parts.len();
+    let dropped = all.saturating_sub(max_length);
+    *items = Some(all - dropped);
+    parts.drain(..dropped.saturating_sub(known));
+    if dropped < known {
+        parts.insert(0, without(current.map_or("", content), dropped));
+    }
     Json::of_items(&parts)
-}
-
-/// The number of items in the content of a list.
-fn count(content: &str) -> usize {
-    let mut reader = Reader::new(content);
-    std::iter::from_fn(|| reader.has_item().then(|| reader.skip_value())).count()
 }
 
 /// The content of a list without its first items.

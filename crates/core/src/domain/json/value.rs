@@ -176,7 +176,7 @@ impl Json {
         self.item_texts().into_iter().map(|item| Json::from_stored(item.to_owned())).collect()
     }
 
-    fn item_texts(&self) -> Vec<&str> {
+    pub(super) fn item_texts(&self) -> Vec<&str> {
         let mut reader = Reader::new(&self.0);
         let mut items = Vec::new();
         if let Head::Array = reader.head() {

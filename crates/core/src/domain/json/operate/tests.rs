@@ -78,7 +78,7 @@ fn lists_grow_at_the_end() {
         (Some("[1,2,3]"), "[]", 2, "[2,3]"),
         (None, "[1,2,3]", 2, "[2,3]"),
         (None, "[]", 2, "[]"),
-        (Some(r#"["a,[]", [ 1, [2 ]] ,1.0]"#), r#"["\u0041"]"#, 3, r#"[[ 1, [2 ]] ,1.0,"\u0041"]"#),
+        (Some(r#"["a,[]", [ 1, [2 ]] ,1.0]"#), r#"["\u0041"]"#, 3, r#"[[ 1, [2 ]],1.0,"\u0041"]"#),
         (Some("[1]"), "[2]", usize::MAX, "[1,2]"),
     ] {
         let current = current.map(json);
@@ -137,10 +137,15 @@ proptest! {
     ) {
         let current = write_styled(&Value::from(old), seed);
         let values = write_styled(&Value::from(new), seed ^ 7);
-        let mut known = Some(current.items().len());
+        let mut known = None;
         let result = list_append(Some(&current), &values, max_length, &mut known);
-        prop_assert_eq!(&result, &list_append(Some(&current), &values, max_length, &mut None));
         prop_assert_eq!(known, (max_length > 0).then_some(result.items().len()));
+        // Appended to again, with and without what is known.
+        for max_length in 0..8 {
+            let (mut items, again) = (known, list_append(Some(&result), &values, max_length, &mut None));
+            prop_assert_eq!(list_append(Some(&result), &values, max_length, &mut items), again.clone());
+            prop_assert_eq!(items, (max_length > 0).then_some(again.items().len()));
+        }
         let result = Json::parse(result.into_string()).unwrap();
         let mut expected = [current.items(), values.items()].concat();
         if max_length > 0 {
