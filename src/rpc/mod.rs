@@ -6,6 +6,7 @@ mod append_stream;
 mod call;
 pub mod codec;
 pub mod convert;
+mod large;
 mod prelude;
 mod routes;
 mod services;

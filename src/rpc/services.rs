@@ -3,9 +3,9 @@
 use futures_util::stream::try_unfold;
 use tonic::{Request, Response, Status, Streaming, codegen::BoxStream};
 
-use super::{Handlers, append_stream::answers, call::Call, prelude::*};
+use super::{Handlers, append_stream::answers, call::Call, large::encoded, prelude::*};
 use crate::{
-    engine::dropped_keys,
+    engine::{WatchItem, dropped_keys},
     proto::v1::{
         admin_service_server::AdminService, event_service_server::EventService,
         session_service_server::SessionService, state_service_server::StateService,
@@ -48,10 +48,16 @@ service! { SessionService |engine, context| {
         let dropped = encode::dropped_temp_keys(new.state.iter().map(|(key, _)| key));
         Ok(encode::create_session(engine.store.create_session(context, new).await?, dropped, mode))
     };
-    get_session(GetSessionRequest: ((query, invocation), mode)) -> GetSessionResponse =
-        Ok(encode::get_session(engine.get_session(context, query, invocation).await?, mode));
-    list_sessions(ListSessionsRequest: ((query, token), mode)) -> ListSessionsResponse =
-        Ok(encode::list_sessions(engine.list_sessions(context, query, token).await?, mode));
+    get_session(GetSessionRequest: ((query, invocation), mode)) -> GetSessionResponse = {
+        let answer = engine.get_session(context, query, invocation).await?;
+        let entries = answer.state.as_ref().map_or(0, |state| state.0.len());
+        Ok(encoded(entries, || encode::get_session(answer, mode)).await)
+    };
+    list_sessions(ListSessionsRequest: ((query, token), mode)) -> ListSessionsResponse = {
+        let list = engine.list_sessions(context, query, token).await?;
+        let entries = list.items.iter().filter_map(|(_, state)| state.as_ref()).map(|state| state.0.len());
+        Ok(encoded(entries.sum(), || encode::list_sessions(list, mode)).await)
+    };
     update_session(UpdateSessionRequest: update) -> UpdateSessionResponse =
         Ok(encode::update_session(engine.store.update_session(context, update).await?, engine.store.id()));
     delete_session(DeleteSessionRequest: delete) -> DeleteSessionResponse =
@@ -88,8 +94,10 @@ service! { EventService |engine, context| {
 }
 
 service! { StateService |engine, context| {
-    get_state(GetStateRequest: ((query, page, invocation), mode)) -> GetStateResponse =
-        Ok(encode::get_state(engine.get_state(context, query, page, invocation).await?, mode));
+    get_state(GetStateRequest: ((query, page, invocation), mode)) -> GetStateResponse = {
+        let answer = engine.get_state(context, query, page, invocation).await?;
+        Ok(encoded(answer.0.items.len(), || encode::get_state(answer, mode)).await)
+    };
     update_state(UpdateStateRequest: (update, mode)) -> UpdateStateResponse =
         Ok(encode::update_state(engine.update_state(context, update).await?, mode));
     list_key_changes(ListKeyChangesRequest: ((query, token), mode)) -> ListKeyChangesResponse =
@@ -131,8 +139,12 @@ impl WatchService for Handlers {
         let open = (watch, call, cursor);
         Ok(Response::new(Box::pin(try_unfold(open, move |(mut watch, call, cursor)| async move {
             let Some(next) = watch.next().await else { return Ok(None) };
-            let message = next.map(|(item, cursor)| encode::watch(item, cursor, mode));
-            let message = message.map_err(|error| {
+            let entries = match &next {
+                Ok((WatchItem::Snapshot { state, .. }, _)) => state.0.len(),
+                _ => 0,
+            };
+            let encode = || next.map(|(item, cursor)| encode::watch(item, cursor, mode));
+            let message = encoded(entries, encode).await.map_err(|error| {
                 call.stream_status(&error, cursor.as_deref().map(|cursor| ("cursor", cursor)))
             })?;
             let cursor = Some(message.cursor.clone());
