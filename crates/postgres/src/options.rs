@@ -27,7 +27,8 @@ impl FromStr for Partitions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.parse().ok().filter(|it| (1..=64).contains(it) && PLACES.is_multiple_of(*it));
+        let number =
+            text.parse().ok().filter(|it| (1..=64).contains(it) && PLACES.is_multiple_of(*it));
         number.map(Self).ok_or_else(|| format!("It must divide {PLACES} and be at most 64"))
     }
 }
