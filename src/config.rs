@@ -287,9 +287,13 @@ pub struct PostgresArgs {
     pub postgres_writers: u16,
 
     /// Seconds after which the database ends a statement
-    #[arg(long, env = "SESSIOND_POSTGRES_STATEMENT_TIMEOUT", default_value_t = 10,
+    #[arg(long, env = "SESSIOND_POSTGRES_STATEMENT_TIMEOUT", default_value_t = 3,
           value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     pub postgres_statement_timeout: u64,
+
+    /// URL of the database for the one connection that listens, past a pooler
+    #[arg(long, env = "SESSIOND_POSTGRES_LISTEN_URL", value_name = "URL")]
+    pub postgres_listen_url: Option<String>,
 
     /// Prepare no statement: for a pooler in transaction mode
     #[arg(long, env = "SESSIOND_POSTGRES_UNNAMED_STATEMENTS", value_parser = BoolishValueParser::new())]
@@ -300,6 +304,7 @@ impl PostgresArgs {
     pub fn settings(&self) -> PostgresSettings {
         PostgresSettings {
             password_file: self.postgres_password_file.clone(),
+            listen_url: self.postgres_listen_url.clone(),
             writers: self.postgres_writers.into(),
             statement_timeout: Duration::from_secs(self.postgres_statement_timeout),
             unnamed_statements: self.postgres_unnamed_statements,

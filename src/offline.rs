@@ -1,4 +1,5 @@
-//! Commands that no server takes part in: verify, compact and migrate stores that none has open, and check a policy.
+//! Commands that no server takes part in: verify, compact and migrate stores that none has open, decide about one that lost commits, and
+//! check a policy.
 
 mod policy;
 
@@ -47,6 +48,9 @@ interrupted, the file is as it was.")]
     Compact(FileArgs),
     /// Bring a store to this version, or only say what that would do.
     Migrate(MigrateArgs),
+    /// Decide about a store that lost commits.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Check a policy file.
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
@@ -89,6 +93,28 @@ pub struct MigrateArgs {
     postgres_partitions: Option<Partitions>,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Go on with a PostgreSQL database that lacks commits that were acknowledged.
+    #[command(after_help = "Examples:
+  sessiond store accept-loss --store postgres://sessiond@db/sessiond
+
+Replicas refuse such a database (STORE_BEHIND). First look for the server that has the commits,
+and promote that one instead: replicas then go on by themselves. If it is lost, run this once,
+and restart every replica. The database gets another identity: no uid, cursor or page token from
+before is valid any more, so that clients read anew what is left.")]
+    AcceptLoss(AcceptLossArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct AcceptLossArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    postgres: PostgresArgs,
+}
+
 /// A path, also as `serve --store` takes it.
 fn path(text: &str) -> Result<PathBuf, String> {
     match text.strip_prefix("sqlite:").unwrap_or(text) {
@@ -101,6 +127,12 @@ fn path(text: &str) -> Result<PathBuf, String> {
 pub async fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Policy(command) => policy::run(command),
+        Command::Store(StoreCommand::AcceptLoss(AcceptLossArgs { store, postgres })) => {
+            store::accept_loss(&store.url, new_store_id(), postgres.settings()).await?;
+            print(&serde_json::json!({ "loss_accepted": true }))?;
+            tell("note: restart every replica of this database");
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Verify(FileArgs { file }) => {
             let mut shown = Shown { printed: Ok(()), bar: None };
             let summary = verify(file, &mut shown);

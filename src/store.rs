@@ -6,4 +6,6 @@ pub use sessiond_postgres as postgres;
 pub use sessiond_sqlite as sqlite;
 pub use sessiond_store::*;
 
-pub use open::{StoreOptions, descriptors, migrate, open, public_url, unfinished_bytes};
+pub use open::{
+    StoreOptions, accept_loss, descriptors, migrate, open, public_url, unfinished_bytes,
+};

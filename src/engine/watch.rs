@@ -12,14 +12,16 @@ use std::{
 use futures_util::future::select_all;
 use tokio::{
     sync::OwnedSemaphorePermit,
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep},
 };
 
 use super::{Engine, lag::LagShare, prelude::*};
 use crate::{
     access::Policies,
     domain::Sequence,
-    store::{Bases, ScopeChange, StateQuery, StateView, Subscription, WatchPermit, WatchQuery},
+    store::{
+        Bases, ScopeChange, StateQuery, StateView, Subscription, WatchPermit, WatchQuery, instant,
+    },
 };
 
 /// Seconds without any message after which a watch sends a heartbeat: below the minute after which load balancers close a stream.
@@ -33,6 +35,12 @@ const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 
 /// Time until a watch looks again whether a session has gone that has expired.
 const EXPIRED_AGAIN: Duration = Duration::from_secs(1);
+
+/// Time for which a watch waits for a store that is away: a switch-over of the database takes three seconds.
+const OUTAGE: Duration = Duration::from_secs(10);
+
+/// Milliseconds between two of its reads meanwhile, at least.
+const AGAIN_MILLIS: u64 = 250;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
@@ -91,6 +99,8 @@ pub struct Watch {
     complete: bool,
     caught_up: bool,
     ended: bool,
+    /// Since when its reads have failed, because the store is away.
+    away: Option<Instant>,
     /// The wakes that the last page was read after.
     wakes: u64,
     lag: LagShare,
@@ -157,6 +167,7 @@ impl Engine {
             complete: false,
             caught_up: false,
             ended: false,
+            away: None,
             wakes: 0,
             lag,
             _permit: permit,
@@ -199,18 +210,16 @@ fn resume(
     this_scope: &Scope,
     present: Position,
 ) -> Result<Position, Error> {
-    let ahead = position.sequence > present.sequence
-        || present.versions.application > 0
-            && position.versions.application > present.versions.application
-        || present.versions.user > 0 && position.versions.user > present.versions.user;
+    let is_ahead =
+        position.sequence > present.sequence || position.versions.are_ahead(present.versions);
     let fault = if store != this_store {
         return Err(Error::CursorOfOtherStore);
     } else if scope != Digest::of_scope(this_scope) {
         "The cursor belongs to another scope. Send a cursor from a watch of this scope, or start the watch without a cursor."
     } else if position.incarnation != present.incarnation {
         "The cursor belongs to an earlier session with the same id. Start the watch without a cursor."
-    } else if ahead {
-        "The cursor is ahead of the store, which was restored from an earlier copy. Start the watch without a cursor."
+    } else if is_ahead {
+        return Err(Error::cursor_ahead());
     } else {
         return Ok(position);
     };
@@ -291,20 +300,10 @@ impl Watch {
                 let life = Life::of_scope(&self.scope, self.position.incarnation.0);
                 return Ok(Some(WatchItem::SessionDeleted(life)));
             }
-            // What there is to read does not go away. Not all watches come back together.
-            Err(Error::Overloaded {
-                what: Bounded::ReadQueue | Bounded::Buffers,
-                retry_after_millis: millis,
-            }) => {
-                let pause = Duration::from_millis(fastrand::u64(millis..=2 * millis));
-                return tokio::select! {
-                    () = sleep(pause) => Ok(None),
-                    () = self.engine.draining.cancelled() => Err(Error::Draining),
-                    () = heartbeat => self.heartbeat(),
-                };
-            }
-            page => page?,
+            Err(error) => return self.wait_again(error, heartbeat).await,
+            Ok(page) => page,
         };
+        self.away = None;
         check_lives(page.bases, self.position)?;
         self.complete = page.complete;
         self.expire_time = page.expire_time;
@@ -327,6 +326,34 @@ impl Watch {
             *position = page.position;
         }
         Ok(None)
+    }
+
+    /// After a read that failed: waits before the next one if what there is to read does not go away. Not all watches come back together.
+    async fn wait_again(
+        &mut self,
+        error: Error,
+        heartbeat: Pin<&mut Sleep>,
+    ) -> Result<Option<WatchItem>, Error> {
+        let millis = match &error {
+            Error::Overloaded {
+                what: Bounded::ReadQueue | Bounded::Buffers,
+                retry_after_millis,
+            } => *retry_after_millis,
+            Error::StoreUnavailable(_) => {
+                let now = instant();
+                if now - *self.away.get_or_insert(now) > OUTAGE {
+                    return Err(error);
+                }
+                AGAIN_MILLIS
+            }
+            _ => return Err(error),
+        };
+        let pause = Duration::from_millis(fastrand::u64(millis..=2 * millis));
+        tokio::select! {
+            () = sleep(pause) => Ok(None),
+            () = self.engine.draining.cancelled() => Err(Error::Draining),
+            () = heartbeat => self.heartbeat(),
+        }
     }
 
     /// Whether the caller may still read what it watches.

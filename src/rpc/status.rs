@@ -112,6 +112,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::Starting => new(Reason::Starting, STARTING),
         Error::Draining => new(Reason::Draining, DRAINING),
         Error::StoreUnavailable(_) => new(Reason::StoreUnavailable, STORE_UNAVAILABLE),
+        Error::StoreBehind => new(Reason::StoreBehind, STORE_BEHIND),
         Error::FileLost => new(Reason::FileLost, FILE_LOST),
         Error::OutcomeUnknown(_) => new(Reason::OutcomeUnknown, OUTCOME_UNKNOWN),
         Error::ExpiredInQueue => new(Reason::ExpiredInQueue, EXPIRED_IN_QUEUE),
@@ -154,6 +155,8 @@ const DRAINING: &str = "The server is shutting down. \
     Retry the call, resume a stream of appends after the last answered item, \
     or resume a watch at its last cursor.";
 const STORE_UNAVAILABLE: &str = "The store is unavailable and nothing was applied. Retry the call.";
+const STORE_BEHIND: &str = "The database lacks commits that were acknowledged, and nothing was applied. \
+    Retry on a replica whose database has them.";
 const FILE_LOST: &str = "The database file was removed or replaced while the server was running, \
     or its disk failed to store it, and nothing was applied. Restart the server, then retry.";
 const OUTCOME_UNKNOWN: &str = "The store failed during the commit, \

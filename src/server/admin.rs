@@ -147,6 +147,9 @@ async fn ready(
         Phase::Open(Condition::Unreachable) => {
             "unreachable: the database cannot be reached or does not take writes\n"
         }
+        Phase::Open(Condition::Behind) => {
+            "behind: the database lacks commits that were acknowledged, and is not used\n"
+        }
     };
     (StatusCode::SERVICE_UNAVAILABLE, reason)
 }

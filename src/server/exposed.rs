@@ -32,6 +32,7 @@ fn files(config: &Config) -> impl Iterator<Item = (&'static str, &Path, Purpose)
         postgres_password_file,
         postgres_writers: _,
         postgres_statement_timeout: _,
+        postgres_listen_url: _,
         postgres_unnamed_statements: _,
     } = &config.postgres;
     let files = [

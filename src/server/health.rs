@@ -25,12 +25,13 @@ pub enum Phase {
 
 impl Phase {
     /// All of them, with their names in metrics.
-    pub const NAMES: [(Self, &str); 6] = [
+    pub const NAMES: [(Self, &str); 7] = [
         (Self::Starting, "starting"),
         (Self::Open(Condition::Ready), "ready"),
         (Self::Open(Condition::DiskFull), "disk_full"),
         (Self::Open(Condition::FileLost), "file_lost"),
         (Self::Open(Condition::Unreachable), "unreachable"),
+        (Self::Open(Condition::Behind), "behind"),
         (Self::Draining, "draining"),
     ];
 }

@@ -153,6 +153,22 @@ pub async fn migrate(
     }
 }
 
+/// Gives a PostgreSQL database that lost acknowledged commits another identity.
+pub async fn accept_loss(
+    url: &str,
+    new_id: StoreId,
+    settings: PostgresSettings,
+) -> Result<(), String> {
+    let Kind::Postgres(url) = kind(url)? else {
+        return Err(
+            "Only a PostgreSQL database can go back while it is in use. Pass its URL with --store."
+                .to_owned(),
+        );
+    };
+    let options = PostgresOptions { settings, ..PostgresOptions::new(url, new_id) };
+    postgres::accept_loss(options).await.map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -103,7 +103,9 @@ fn the_dashboard_names_every_condition() {
     let (_, labels) = condition.split_once("up{").unwrap();
     let named: Vec<_> =
         labels.split("condition=\"").skip(1).map(|it| it.split('"').next().unwrap()).collect();
-    assert_eq!(named, ["ready", "starting", "draining", "disk_full", "unreachable", "file_lost"]);
+    let names =
+        ["ready", "starting", "draining", "disk_full", "unreachable", "file_lost", "behind"];
+    assert_eq!(named, names);
     for (name, number) in named.iter().zip(1..) {
         let text = &texts[number.to_string()]["text"];
         assert_eq!(text.as_str().unwrap().replace(' ', "_"), *name);

@@ -80,6 +80,7 @@ async fn every_reason_is_provoked_or_excused(service: &Service) {
             "DISK_FULL",
             "STARTING",
             "STORE_UNAVAILABLE",
+            "STORE_BEHIND",
             "FILE_LOST",
             "OUTCOME_UNKNOWN",
             "DAMAGED",
@@ -103,6 +104,9 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         }
         Reason::StoreUnavailable => {
             return Err("needs a disk that fails; the stores and the program are tested with one");
+        }
+        Reason::StoreBehind => {
+            return Err("needs a database that went back; the stores are tested with one");
         }
         Reason::DiskFull | Reason::FileLost | Reason::Damaged => {
             return Err(

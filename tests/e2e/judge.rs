@@ -35,7 +35,9 @@ pub const fn code(reason: Reason) -> Code {
         R::BeyondLastSequence => Code::OutOfRange,
         R::StateTooLarge | R::AnswerTooLarge | R::MessageTooLarge => Code::ResourceExhausted,
         R::Overloaded | R::RateLimited | R::DiskFull => Code::ResourceExhausted,
-        R::Starting | R::Draining | R::StoreUnavailable | R::FileLost => Code::Unavailable,
+        R::Starting | R::Draining | R::StoreUnavailable | R::StoreBehind | R::FileLost => {
+            Code::Unavailable
+        }
         R::OutcomeUnknown => Code::Unknown,
         R::ExpiredInQueue => Code::DeadlineExceeded,
         R::Damaged => Code::DataLoss,
@@ -49,7 +51,7 @@ const fn retryable(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {
         R::Overloaded | R::RateLimited | R::DiskFull | R::ExpiredInQueue => "yes",
-        R::Starting | R::Draining | R::StoreUnavailable | R::FileLost => "yes",
+        R::Starting | R::Draining | R::StoreUnavailable | R::StoreBehind | R::FileLost => "yes",
         R::OutcomeUnknown => "same_id",
         _ => "no",
     }
@@ -69,7 +71,7 @@ reasons! {
     MissingField FieldTooLong BadId BadKey BadValue BadJson NumberNotExact NumberOverflow ValueTooLarge EventTooLarge
     BatchTooLarge BadPageToken BadCursor BadMask BadMessage KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
     SequenceConflict KeyConflict SessionReplaced AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore BeyondLastSequence
-    StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
+    StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable StoreBehind FileLost OutcomeUnknown ExpiredInQueue
     Damaged CredentialMissing CredentialInvalid CredentialExpired Internal PermissionDenied RateLimited
 }
 

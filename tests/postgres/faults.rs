@@ -199,6 +199,21 @@ async fn a_statement_whose_answer_is_lost_is_not_applied_twice() {
     assert_applied_once(&faulty, &turns).await;
 }
 
+/// What an engine says that lost the server of a transaction in its commit. This one was not applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_completion_is_unknown_is_looked_up() {
+    let Some(faulty) = Faulty::open().await else { return };
+    for (id, code) in [("1", "40003"), ("2", "08007")] {
+        faulty.proxy.once(Fault::Fail(code), |it| it.is_commit() && !is_notification(it));
+        faulty.append(id).await.unwrap();
+        assert_eq!(
+            (faulty.proxy.faults(), faulty.state(PATH).await.contains(&format!("\"n\":{id}"))),
+            (1, true)
+        );
+    }
+    faulty.store.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_always_fails_is_given_up_and_not_applied() {
     let Some(faulty) = Faulty::open().await else { return };

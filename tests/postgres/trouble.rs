@@ -9,10 +9,14 @@ use std::{
 };
 
 use sessiond::{
-    domain::{error::Error, token::StoreId},
+    domain::{
+        error::Error,
+        token::{Digest, StoreId},
+    },
+    engine::{Engine, EngineOptions, Watch, WatchFrom, WatchItem},
     store::{
-        Append, Appended, Condition, RequestContext, Store,
-        postgres::{self, PostgresOptions},
+        Append, Appended, Condition, RequestContext, Store, accept_loss,
+        postgres::{self, PostgresOptions, PostgresSettings},
     },
 };
 use tokio::{
@@ -23,7 +27,7 @@ use tokio::{
 
 use crate::{
     becomes,
-    cluster::{Cluster, PATIENCE, Stop},
+    cluster::{Cluster, PATIENCE, Stop, query},
     requests::*,
 };
 
@@ -155,6 +159,143 @@ async fn the_promotion_of_a_standby_under_load_loses_and_doubles_nothing() {
     for replica in replicas {
         replica.close().await;
     }
+}
+
+/// A primary and a standby that does not hold up commits, with the URL of both.
+fn asynchronous() -> Option<(Cluster, Cluster, String)> {
+    let primary = Cluster::start(&[])?;
+    let standby = primary.standby();
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres",
+        primary.port(),
+        standby.port()
+    );
+    Some((primary, standby, url))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_went_back_is_not_used_until_it_has_every_acknowledged_commit() {
+    let Some((primary, standby, url)) = asynchronous() else { return };
+    let [writing, other] = [open(&url).await, open(&url).await];
+    let context = RequestContext::internal();
+    writing.create_session(&context, create("a/u/s", &[])).await.unwrap();
+    let watch = watching(&other, "a/u/s").await;
+    // The standby is away when these are acknowledged.
+    standby.stop(Stop::Fast);
+    for id in 1..=20 {
+        put_until_done(&writing, "a/u/s", &id.to_string()).await;
+    }
+    // Each replica has told the other.
+    let told = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%NOTIFY%, ''________________m________________%'";
+    let both = async {
+        while query(&primary.url(), told).await.unwrap().is_empty() {
+            yield_now().await
+        }
+    };
+    timeout(PATIENCE, both).await.expect("replicas tell the numbers of their commits");
+    primary.kill();
+    standby.start_again();
+    standby.promote();
+    for replica in [&writing, &other] {
+        becomes(replica, Condition::Behind).await;
+        let refused = put(replica, append("a/u/s", [event("21", add("n", 1))])).await;
+        assert_eq!(refused.unwrap_err(), Error::StoreBehind);
+        let refused = replica.read_state(read_state("a/u/s")).await;
+        assert_eq!(refused.unwrap_err(), Error::StoreBehind);
+    }
+    drop(watch);
+    // The server that has them comes back.
+    standby.stop(Stop::Fast);
+    primary.start_again();
+    for replica in [writing, other] {
+        becomes(&replica, Condition::Ready).await;
+        put_until_done(&replica, "a/u/s", "21").await;
+        assert_eq!(replica.read_state(read_state("a/u/s")).await.unwrap().position.sequence, 21);
+        replica.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_that_was_accepted_gives_the_database_another_identity() {
+    let Some(cluster) = Cluster::start(&[]) else { return };
+    let store = open(&cluster.url()).await;
+    let (context, before) = (RequestContext::internal(), store.id());
+    store.create_session(&context, create("a/u/s", &[])).await.unwrap();
+    store.close().await;
+    let accept = |url: String| async move {
+        accept_loss(&url, StoreId([9; 16]), PostgresSettings::default()).await
+    };
+    accept(cluster.url()).await.unwrap();
+    let store = open(&cluster.url()).await;
+    assert_eq!((before, store.id()), (StoreId([7; 16]), StoreId([9; 16])));
+    store.read_state(read_state("a/u/s")).await.unwrap();
+    store.close().await;
+    query(&cluster.url(), "CREATE DATABASE empty").await.unwrap();
+    let empty = cluster.url().strip_suffix("postgres").unwrap().to_owned() + "empty";
+    let error = accept(empty).await.unwrap_err();
+    assert!(error.contains("another program's"), "{error}");
+    let error = accept("sqlite:x.db".to_owned()).await.unwrap_err();
+    assert!(error.starts_with("Only a PostgreSQL database"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_outlives_a_restart_of_the_database() {
+    let Some(cluster) = Cluster::start(&[]) else { return };
+    let store = open(&cluster.url()).await;
+    store.create_session(&RequestContext::internal(), create("a/u/s", &[])).await.unwrap();
+    let mut watch = watching(&store, "a/u/s").await;
+    cluster.stop(Stop::Immediate);
+    becomes(&store, Condition::Unreachable).await;
+    // It is woken, and reads while the database is away.
+    store.notifier().wake_all([Digest::of_scope(&scope("a/u/s"))]);
+    let early = timeout(Duration::from_millis(500), watch.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    cluster.start_again();
+    put_until_done(&store, "a/u/s", "1").await;
+    let seen = async {
+        loop {
+            if let WatchItem::Event(event) = watch.next().await.unwrap().unwrap().0 {
+                return event.event_id;
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, seen).await.unwrap().as_str(), "1");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_is_ahead_of_its_session_ends() {
+    let Some(cluster) = Cluster::start(&[]) else { return };
+    let store = open(&cluster.url()).await;
+    store.create_session(&RequestContext::internal(), create("a/u/s", &[])).await.unwrap();
+    for id in ["1", "2"] {
+        put(&store, append("a/u/s", [event(id, add("n", 1))])).await.unwrap();
+    }
+    let mut watch = watching(&store, "a/u/s").await;
+    let mut seen = 0;
+    while seen < 2 {
+        let next = timeout(PATIENCE, watch.next()).await.unwrap().unwrap().unwrap();
+        seen += u64::from(matches!(next.0, WatchItem::Event(_)));
+    }
+    // As after a loss.
+    let back = "DELETE FROM event WHERE sequence = 2; UPDATE session SET last_sequence = 1";
+    query(&cluster.url(), back).await.unwrap();
+    store.notifier().wake_all([Digest::of_scope(&scope("a/u/s"))]);
+    let ended = async {
+        loop {
+            if let Err(error) = watch.next().await.unwrap() {
+                return error;
+            }
+        }
+    };
+    let error = timeout(PATIENCE, ended).await.unwrap();
+    assert_eq!(error, Error::cursor_ahead());
+    store.close().await;
+}
+
+async fn watching(store: &Arc<dyn Store>, path: &str) -> Watch {
+    let engine = Arc::new(Engine::new(Arc::clone(store), EngineOptions::default()));
+    engine.watch(&RequestContext::internal(), scope(path), WatchFrom::Beginning).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

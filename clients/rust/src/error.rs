@@ -99,7 +99,7 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "MESSAGE_TOO_LARGE" => (InvalidInput, "session.message_too_large"),
         "OVERLOADED" | "RATE_LIMITED" => (RateLimited, "session.overloaded"),
         "DISK_FULL" => (Unavailable, "session.disk_full"),
-        "STARTING" | "DRAINING" | "STORE_UNAVAILABLE" | "FILE_LOST" => {
+        "STARTING" | "DRAINING" | "STORE_UNAVAILABLE" | "STORE_BEHIND" | "FILE_LOST" => {
             (Unavailable, "session.unavailable")
         }
         "DAMAGED" => (Internal, "session.damaged"),

@@ -5,10 +5,12 @@
 //! * A read is one snapshot on a connection of the `pool` (`read`).
 //! * After a commit `notify` wakes the watchers of other replicas.
 //! * `schema` says what the tables hold.
+//! * `fence` refuses a database that went back.
 //! * Nothing of the driver leaves this folder: `connect/error.rs` turns its errors into the domain's.
 
 mod columns;
 mod connect;
+mod fence;
 mod log;
 mod migrate;
 mod notify;
@@ -28,4 +30,4 @@ mod tests;
 
 pub use open_error::OpenError;
 pub use options::{Partitions, PostgresOptions, PostgresSettings};
-pub use postgres_store::{PostgresStore, migrate, open, public_url};
+pub use postgres_store::{PostgresStore, accept_loss, migrate, open, public_url};

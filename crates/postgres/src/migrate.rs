@@ -79,6 +79,20 @@ pub(super) async fn try_out(
     Ok(applied?.iter().map(|step| step.title).collect())
 }
 
+/// Gives a database another identity. Errors: also if it has no tables of this version.
+pub(super) async fn change_id(connection: &Connection, id: StoreId) -> Result<(), OpenError> {
+    connection.begin().await?;
+    let present =
+        if has_meta(connection).await? { present(connection, " FOR UPDATE").await? } else { None };
+    if present.is_none_or(|it| it.layout != layout(super::schema::MIGRATIONS)) {
+        connection.roll_back().await?;
+        return Err(OpenError::OtherLayout);
+    }
+    let set = Columns::new("UPDATE meta SET store_id = $1 WHERE id = 1");
+    set.value(Type::BYTEA, &id.0[..]).all(connection).await?;
+    Ok(connection.commit().await?)
+}
+
 async fn make_meta(connection: &Connection) -> Result<(), OpenError> {
     let mut attempt = 0;
     loop {

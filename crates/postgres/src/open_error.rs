@@ -34,6 +34,10 @@ pub enum OpenError {
         "The server of the database has no TLS. Turn it on there, or add sslmode=disable to the URL if you trust the network in between."
     )]
     NoTls,
+    #[error(
+        "The database forgets prepared statements, or has those of others: there is a pooler in transaction mode before it. Pass --postgres-unnamed-statements."
+    )]
+    Pooler,
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The driver's message has no password.
@@ -45,6 +49,10 @@ impl From<Fault> for OpenError {
     fn from(fault: Fault) -> Self {
         if fault.code() == Some(&SqlState::UNDEFINED_COLUMN) {
             return Self::OtherLayout;
+        }
+        let of_pooler = [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME];
+        if fault.code().is_some_and(|code| of_pooler.contains(code)) {
+            return Self::Pooler;
         }
         let cause = Cause::new(fault).0;
         // The driver has no other sign of it.

@@ -42,6 +42,8 @@ pub struct PostgresSettings {
     pub writers: usize,
     /// Time after which the database ends a statement.
     pub statement_timeout: Duration,
+    /// `postgres://…` for the connection that listens, if the other connections go to a pooler.
+    pub listen_url: Option<String>,
     /// Prepare no statement, for a pooler that gives every transaction another connection.
     pub unnamed_statements: bool,
     /// Partitions of an empty database, which another must have; `None`: one, or what the database has.
@@ -52,8 +54,9 @@ impl Default for PostgresSettings {
     fn default() -> Self {
         Self {
             password_file: None,
+            listen_url: None,
             writers: 4,
-            statement_timeout: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(3),
             unnamed_statements: false,
             partitions: None,
         }

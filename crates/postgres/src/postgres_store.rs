@@ -79,7 +79,8 @@ pub(super) async fn open_with(
         tokio::spawn(disk::find_space(Arc::clone(&shared))),
     ];
     // Behind a pooler the notifications would reach whatever connection is assigned then.
-    if !shared.options.settings.unnamed_statements {
+    let settings = &shared.options.settings;
+    if !settings.unnamed_statements || settings.listen_url.is_some() {
         watchers.push(tokio::spawn(replicas::listen(Arc::clone(&shared), id)));
     }
     let watchers = watchers.into_iter().map(AbortOnDropHandle::new).collect();
@@ -100,6 +101,14 @@ pub async fn migrate(
         migrate::migrate(&connection, MIGRATIONS, new_id, partitions).await?;
     }
     Ok(pending)
+}
+
+/// Gives a database that lost acknowledged commits the identity `new_id`, so that no uid, cursor or page token of the lost history is
+/// taken for one of this history.
+pub async fn accept_loss(options: PostgresOptions) -> Result<(), OpenError> {
+    let new_id = options.new_id;
+    let shared = Shared::new(options)?;
+    migrate::change_id(&connect(&shared).await?, new_id).await
 }
 
 /// A URL as people may see it: without a password.

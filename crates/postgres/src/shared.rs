@@ -1,13 +1,13 @@
 //! What the lanes, the reads and the listener of one store share.
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
 use tokio::{
     sync::{mpsc, watch},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use super::{
@@ -15,18 +15,26 @@ use super::{
         address::{Address, AddressError},
         clock::DatabaseClock,
     },
-    notify::outbox::Outbox,
+    fence::Fence,
+    notify::{heard::Heard, outbox::Outbox},
     options::{PostgresOptions, PostgresSettings},
     prelude::*,
 };
-use sessiond_store::{Condition, Notifier};
+use sessiond_store::{Condition, Notifier, instant};
 
 /// Time that the network may take, beyond the database's limit of a statement.
-const NETWORK: Duration = Duration::from_secs(5);
+const NETWORK: Duration = Duration::from_secs(2);
+
+/// An outage is logged once in this time, however many groups fail in it.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) struct Shared {
     pub(super) options: PostgresOptions,
     address: Address,
+    /// Of the connection that listens, if it has one of its own.
+    listen_address: Option<Address>,
+    pub(super) fence: Fence,
+    pub(super) heard: Heard,
     /// Tells this process from others that use the same database.
     pub(super) replica: u64,
     pub(super) notifier: Notifier,
@@ -36,18 +44,25 @@ pub(super) struct Shared {
     pub(super) condition: watch::Sender<Condition>,
     /// Writes refused because the disk is full, since the log last told it.
     pub(super) refused: AtomicU64,
+    outage_logged: Mutex<Option<Instant>>,
 }
 
 impl Shared {
     pub(super) fn new(options: PostgresOptions) -> Result<Self, AddressError> {
+        let PostgresSettings { password_file, listen_url, .. } = &options.settings;
+        let parse = |url: &String| Address::parse(url, password_file.as_deref());
         Ok(Self {
             replica: fastrand::u64(..),
-            address: Address::parse(&options.url, options.settings.password_file.as_deref())?,
+            address: parse(&options.url)?,
+            listen_address: listen_url.as_ref().map(parse).transpose()?,
+            fence: Fence::default(),
+            heard: Heard::default(),
             notifier: Notifier::default(),
             outbox: Outbox::default(),
             clock: Arc::new(DatabaseClock::new(options.clock.clone(), Time::default())),
             condition: watch::Sender::new(Condition::Ready),
             refused: AtomicU64::new(0),
+            outage_logged: Mutex::default(),
             options,
         })
     }
@@ -59,23 +74,46 @@ impl Shared {
 
     /// Connects to the database, in no more time than its address gives.
     pub(super) async fn connect(&self) -> Result<Connection> {
-        self.connect_with(None).await
+        let connection = self.connect_to(&self.address, None).await?;
+        let check = self.fence.check(&connection);
+        connection.within(self.limit(), check).await?;
+        Ok(connection)
     }
 
-    /// As [`Shared::connect`]. The payloads of notifications go to `notifications`, which is dropped when the connection ends. What does
-    /// not fit is found by the look at versions.
-    pub(super) async fn connect_with(
+    /// Whether a failure is to be logged now. Health tells of an outage, and metrics count what fails in it.
+    pub(super) fn logs_outage(&self) -> bool {
+        let mut logged = self.outage_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = instant();
+        let is_due = logged.is_none_or(|logged| now - logged >= LOG_INTERVAL);
+        if is_due {
+            *logged = Some(now);
+        }
+        is_due
+    }
+
+    /// A connection that listens. The payloads of notifications go to `notifications`, which is dropped when it is full, and when the
+    /// connection ends.
+    pub(super) async fn connect_to_listen(
         &self,
+        notifications: mpsc::Sender<String>,
+    ) -> Result<Connection> {
+        let address = self.listen_address.as_ref().unwrap_or(&self.address);
+        self.connect_to(address, Some(notifications)).await
+    }
+
+    async fn connect_to(
+        &self,
+        address: &Address,
         notifications: Option<mpsc::Sender<String>>,
     ) -> Result<Connection> {
         let PostgresSettings { statement_timeout, unnamed_statements, .. } = &self.options.settings;
         let metrics = self.options.metrics.postgres().clone();
         let connected = async {
-            let client = self.address.connect(notifications).await?;
+            let client = address.connect(notifications).await?;
             let millis = statement_timeout.as_millis();
             Connection::new(client, millis, *unnamed_statements, metrics.clone()).await
         };
-        let connected = timeout(self.address.connecting(), connected).await;
+        let connected = timeout(address.connecting(), connected).await;
         let connected = connected.unwrap_or_else(|elapsed| Err(elapsed.into()));
         if connected.is_ok() { &metrics.connects } else { &metrics.failed_connects }.inc();
         connected

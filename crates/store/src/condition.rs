@@ -14,6 +14,8 @@ pub enum Condition {
     FileLost,
     /// The database cannot be reached, or does not take writes. It is tried again.
     Unreachable,
+    /// The database lacks commits that were acknowledged. It is not used until it has them.
+    Behind,
 }
 
 impl Condition {

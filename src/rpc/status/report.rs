@@ -72,9 +72,11 @@ const fn code(reason: Reason) -> Code {
         | Reason::Overloaded
         | Reason::RateLimited
         | Reason::DiskFull => Code::ResourceExhausted,
-        Reason::Starting | Reason::Draining | Reason::StoreUnavailable | Reason::FileLost => {
-            Code::Unavailable
-        }
+        Reason::Starting
+        | Reason::Draining
+        | Reason::StoreUnavailable
+        | Reason::StoreBehind
+        | Reason::FileLost => Code::Unavailable,
         Reason::OutcomeUnknown => Code::Unknown,
         Reason::ExpiredInQueue => Code::DeadlineExceeded,
         Reason::Damaged => Code::DataLoss,
@@ -111,6 +113,7 @@ const fn retryable(reason: Reason) -> &'static str {
         | Reason::Starting
         | Reason::Draining
         | Reason::StoreUnavailable
+        | Reason::StoreBehind
         | Reason::FileLost
         | Reason::ExpiredInQueue => "yes",
         // Only with the same event or request id. It may have been applied.

@@ -34,13 +34,14 @@ fn session(part: &str) -> SessionKey {
 type Row = (Error, Code, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The reasons that may be repeated as they are, and those that may be repeated with the same id.
-const RETRYABLE: [&str; 8] = [
+const RETRYABLE: [&str; 9] = [
     "RATE_LIMITED",
     "OVERLOADED",
     "DISK_FULL",
     "STARTING",
     "DRAINING",
     "STORE_UNAVAILABLE",
+    "STORE_BEHIND",
     "FILE_LOST",
     "EXPIRED_IN_QUEUE",
 ];
@@ -113,6 +114,7 @@ fn rows() -> Vec<Row> {
         (Error::RateLimited { what: Limited::PrincipalAppends, limit: 9, retry_after_millis: 8 }, Code::ResourceExhausted, "RATE_LIMITED",
             &[("what", "principal_appends"), ("limit", "9"), ("retry_after_millis", "8")]),
         (Error::DiskFull, Code::ResourceExhausted, "DISK_FULL", &[("retry_after_millis", "5000")]),
+        (Error::StoreBehind, Code::Unavailable, "STORE_BEHIND", &[]),
         (Error::FileLost, Code::Unavailable, "FILE_LOST", &[]),
         (Error::damaged(Damage::Log, "event 3 is missing"), Code::DataLoss, "DAMAGED", &[("what", "log")]),
         (Error::damaged_key(&key("app:k")), Code::DataLoss, "DAMAGED", &[("what", "key"), ("name", "app:k")]),

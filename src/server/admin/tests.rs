@@ -40,6 +40,7 @@ async fn what_is_not_ready_says_why() {
         (Phase::Open(Condition::DiskFull), "disk full"),
         (Phase::Open(Condition::FileLost), "file lost"),
         (Phase::Open(Condition::Unreachable), "unreachable"),
+        (Phase::Open(Condition::Behind), "behind"),
         (Phase::Draining, "draining"),
     ];
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));

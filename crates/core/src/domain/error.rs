@@ -103,6 +103,8 @@ pub enum Error {
     DiskFull,
     /// The file of the store was removed or replaced while it was open, or its disk failed to store it; certainly nothing was applied.
     FileLost,
+    /// The database lacks commits that were acknowledged, and is not used; certainly nothing was applied.
+    StoreBehind,
     /// The store could not do it; certainly nothing was applied.
     StoreUnavailable(Cause),
     /// The store failed during the commit: it may or may not have been applied.
@@ -201,6 +203,12 @@ impl Error {
 
     pub fn not_found(key: &SessionKey) -> Self {
         Self::SessionNotFound(SessionRef::Full(key.clone()))
+    }
+
+    /// A watch's position that the store does not reach.
+    pub fn cursor_ahead() -> Self {
+        let fault = "The cursor is ahead of the store, which was restored from an earlier copy. Start the watch without a cursor.";
+        Self::invalid("cursor", Reason::BadCursor, fault)
     }
 
     pub fn not_found_bare(id: &SessionId) -> Self {

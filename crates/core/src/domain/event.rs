@@ -120,6 +120,14 @@ pub struct ScopeVersions {
     pub user: Version,
 }
 
+impl ScopeVersions {
+    /// Whether one is greater than that of a scope that is there.
+    pub fn are_ahead(self, present: Self) -> bool {
+        let pairs = [(self.application, present.application), (self.user, present.user)];
+        pairs.into_iter().any(|(version, present)| present > 0 && version > present)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     pub event_id: EventId,

@@ -41,6 +41,7 @@ named! {
         Starting = "STARTING",
         Draining = "DRAINING",
         StoreUnavailable = "STORE_UNAVAILABLE",
+        StoreBehind = "STORE_BEHIND",
         FileLost = "FILE_LOST",
         OutcomeUnknown = "OUTCOME_UNKNOWN",
         ExpiredInQueue = "EXPIRED_IN_QUEUE",

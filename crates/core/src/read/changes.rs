@@ -30,6 +30,9 @@ impl Read for WatchQuery {
         };
         let mut budget = Budget::new(self.max_items, self.max_bytes);
         let last = info.as_ref().map_or(0, |info| info.last_sequence);
+        if self.position.sequence > last {
+            return Err(Error::cursor_ahead());
+        }
         let own = info.map(|info| info.incarnation);
         let events = async {
             match nodes.get(ScopeKind::Session as usize) {
@@ -42,6 +45,10 @@ impl Read for WatchQuery {
         };
         let ((), heads) = try_join(events, shared(rows, &nodes)).await?;
         page.bases = Bases::of_heads(heads);
+        let [application, user] = heads.map(|head| head.version);
+        if self.position.versions.are_ahead(ScopeVersions { application, user }) {
+            return Err(Error::cursor_ahead());
+        }
         // Changes of shared scopes come when no event is left: those that events overwrote are not sent.
         for (node, ScopeHead { version, .. }) in nodes.iter().zip(heads) {
             if page.complete {

@@ -10,33 +10,49 @@ use std::{
     net::IpAddr,
     os::unix::ffi::OsStringExt as _,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use percent_encoding::percent_decode_str;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tokio_postgres::{
     AsyncMessage, Client, Config, Error,
-    config::{Host, SslMode},
+    config::{Host, SslMode, TargetSessionAttrs},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::warn;
 
-use super::tls::{Mode, Parameters, Reach, TlsError};
+use super::{
+    error::Fault,
+    tls::{Mode, Parameters, Reach, TlsError},
+};
 
-/// Parameters that the URL can change. A server that is there answers within a second, and the next of several hosts is to be tried soon.
-/// A host that vanished without a word is noticed within half a minute.
-const DEFAULTS: &str = "application_name=sessiond&connect_timeout=2&tcp_user_timeout=30&keepalives_idle=15&keepalives_interval=5&keepalives_retries=3";
+/// Parameters that the URL can change. `connect_timeout` covers all of an attempt to reach a host, its answer included: a server that is
+/// there takes a fraction of it. A host that vanished without a word is noticed within half a minute.
+const DEFAULTS: &str = "application_name=sessiond&connect_timeout=3&tcp_user_timeout=30&keepalives_idle=15&keepalives_interval=5&keepalives_retries=3";
 
-/// Time that a server which is there may take for TLS and for the password.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Time between the attempts to reach two hosts, in which the first one answers if it is well.
+const STAGGER: Duration = Duration::from_millis(100);
 
 /// The address of a database. Neither `Display` nor `Debug` shows the password.
 #[derive(Clone)]
 pub(in super::super) struct Address {
     /// The URL without the password.
     public: String,
-    config: Config,
+    /// For each host, what to connect with.
+    hosts: Vec<Config>,
+    /// The host that was connected to last, which all connections try first.
+    last: Arc<AtomicUsize>,
     tls: MakeRustlsConnect,
     password_file: Option<PathBuf>,
 }
@@ -128,21 +144,27 @@ impl Address {
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => SslMode::Require,
         });
         let tls = tls.connector(mode)?;
+        let hosts = hosts(&config).map_err(AddressError::Invalid)?;
         let password_file = password_file.map(Path::to_owned);
-        Ok(Self { public: public(scheme, rest, query), config, tls, password_file })
+        let (public, last) = (public(scheme, rest, query), Arc::default());
+        Ok(Self { public, hosts, last, tls, password_file })
     }
 
-    /// Time that connecting may take: as long as each of the hosts may stay silent, with a name for two of its addresses.
+    /// Time that an attempt to reach one host may take.
+    fn limit(&self) -> Duration {
+        let given = self.hosts.iter().find_map(Config::get_connect_timeout);
+        given.copied().unwrap_or(Duration::from_secs(3))
+    }
+
+    /// Time that connecting may take: until the last host has had its time, and as long for what follows.
     pub(in super::super) fn connecting(&self) -> Duration {
-        let hosts = self.config.get_hosts().len().max(self.config.get_hostaddrs().len());
-        let addresses = u32::try_from(2 * hosts).unwrap_or(u32::MAX);
-        let silent = self.config.get_connect_timeout().copied().unwrap_or_default();
-        HANDSHAKE.saturating_add(silent.saturating_mul(addresses))
+        let others = u32::try_from(self.hosts.len() - 1).unwrap_or(u32::MAX);
+        self.limit().saturating_mul(2).saturating_add(STAGGER.saturating_mul(others))
     }
 
-    /// What to connect with now.
-    fn current(&self) -> Config {
-        let mut config = self.config.clone();
+    /// What to connect with to a host now.
+    fn current(&self, host: usize) -> Config {
+        let mut config = self.hosts[host].clone();
         match self.password_file.as_deref().map(read_password).transpose() {
             Ok(password) => drop(password.map(|it| config.password(it))),
             Err(error) => warn!(%error, "the password file cannot be read any more"),
@@ -150,23 +172,97 @@ impl Address {
         config
     }
 
-    /// Connects. The task ends when the client was dropped and the database has been told. The payloads of notifications go to
-    /// `notifications` as far as it has space, and it is dropped when the connection ends.
+    /// Connects to the first host that answers as it is asked to: of several, one that takes writes. All are tried, each a moment after the
+    /// one before, so that a host that takes connections and says nothing holds nobody up. The task ends when the client was dropped and
+    /// the database has been told. The payloads of notifications go to `notifications`, which is dropped when it is full, and when the
+    /// connection ends.
     pub(in super::super) async fn connect(
         &self,
         notifications: Option<mpsc::Sender<String>>,
-    ) -> Result<(Client, JoinHandle<()>), Error> {
-        let (client, mut connection) = self.current().connect(self.tls.clone()).await?;
-        let driver = tokio::spawn(async move {
-            // Its client sees an error as well.
-            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if let (AsyncMessage::Notification(it), Some(sender)) = (message, &notifications) {
-                    let _ = sender.try_send(it.payload().to_owned());
+    ) -> Result<(Client, JoinHandle<()>), Fault> {
+        let (count, last) = (self.hosts.len(), self.last.load(Relaxed));
+        let mut attempts: FuturesUnordered<_> = (0..count)
+            .map(async |nth| {
+                sleep(STAGGER.saturating_mul(u32::try_from(nth).unwrap_or(u32::MAX))).await;
+                let host = (last + nth) % count;
+                let config = self.current(host);
+                let connected = timeout(self.limit(), config.connect(self.tls.clone())).await;
+                (nth, host, connected.map_err(Fault::from).and_then(|it| Ok(it?)))
+            })
+            .collect();
+        let mut failed = Vec::with_capacity(count);
+        while let Some((nth, host, connected)) = attempts.next().await {
+            match connected {
+                Ok((client, connection)) => {
+                    self.last.store(host, Relaxed);
+                    return Ok((client, tokio::spawn(drive(connection, notifications))));
                 }
+                Err(error) => failed.push((nth, error)),
             }
-        });
-        Ok((client, driver))
+        }
+        let first = failed.into_iter().min_by_key(|(nth, _)| *nth);
+        let none = || sessiond_core::domain::error::Error::internal("an address has no host");
+        Err(first.map_or_else(|| none().into(), |(_, error)| error))
     }
+}
+
+/// Sends and receives for a client until it was dropped.
+async fn drive<S, T>(
+    mut connection: tokio_postgres::Connection<S, T>,
+    mut notifications: Option<mpsc::Sender<String>>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    // Its client sees an error as well.
+    while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+        if let (AsyncMessage::Notification(it), Some(sender)) = (message, &notifications)
+            && sender.try_send(it.payload().to_owned()).is_err()
+        {
+            // The listener begins anew, and looks at what it has missed.
+            notifications = None;
+        }
+    }
+}
+
+/// For each host of a configuration, one that has this host alone.
+fn hosts(config: &Config) -> Result<Vec<Config>, String> {
+    let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
+    let ports = config.get_ports();
+    let count = hosts.len().max(addresses.len());
+    if ![0, 1, count].contains(&ports.len()) || ![0, count].contains(&addresses.len()) {
+        return Err("it has another number of ports or addresses than of hosts".to_owned());
+    }
+    let host = |at: usize| {
+        let mut one = Config::new();
+        if let Some(host) = hosts.get(at) {
+            match host {
+                Host::Tcp(name) => one.host(name),
+                Host::Unix(path) => one.host_path(path),
+            };
+        }
+        addresses.get(at).map(|it| one.hostaddr(*it));
+        ports.get(at).or(ports.first()).map(|it| one.port(*it));
+        config.get_user().map(|it| one.user(it));
+        config.get_password().map(|it| one.password(it));
+        config.get_dbname().map(|it| one.dbname(it));
+        config.get_options().map(|it| one.options(it));
+        config.get_application_name().map(|it| one.application_name(it));
+        config.get_connect_timeout().map(|it| one.connect_timeout(*it));
+        config.get_tcp_user_timeout().map(|it| one.tcp_user_timeout(*it));
+        config.get_keepalives_interval().map(|it| one.keepalives_interval(it));
+        config.get_keepalives_retries().map(|it| one.keepalives_retries(it));
+        one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
+        one.ssl_mode(config.get_ssl_mode()).ssl_negotiation(config.get_ssl_negotiation());
+        one.channel_binding(config.get_channel_binding());
+        // A store writes, so of several hosts the primary is meant.
+        one.target_session_attrs(match config.get_target_session_attrs() {
+            TargetSessionAttrs::Any if count > 1 => TargetSessionAttrs::ReadWrite,
+            given => given,
+        });
+        one
+    };
+    Ok((0..count).map(host).collect())
 }
 
 impl fmt::Display for Address {

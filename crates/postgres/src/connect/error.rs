@@ -14,6 +14,9 @@ pub(in super::super) enum Fault {
     /// It stayed silent for longer than it may.
     #[error("the database does not answer")]
     Elapsed(#[from] Elapsed),
+    /// It went back: it lacks commits of this many writers that were acknowledged.
+    #[error("the database lacks acknowledged commits of {writers} writers")]
+    Behind { writers: usize },
     #[error(transparent)]
     Driver(#[from] tokio_postgres::Error),
     #[error(transparent)]
@@ -24,17 +27,28 @@ impl Fault {
     /// Whether the connection cannot be used any more, or leads to a server that does not write.
     pub(in super::super) fn is_lost(&self) -> bool {
         match self {
-            Self::Elapsed(_) => true,
+            Self::Elapsed(_) | Self::Behind { .. } => true,
             Self::Driver(error) => is_lost(error),
             Self::Domain(_) => false,
         }
+    }
+
+    /// Whether the transaction may have been committed by the statement that failed.
+    pub(in super::super) fn is_outcome_unknown(&self) -> bool {
+        self.is_lost() || self.code() == Some(&SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN)
+    }
+
+    /// Whether the engine does not know the statement.
+    pub(in super::super) fn is_unsupported(&self) -> bool {
+        let unsupported = [SqlState::SYNTAX_ERROR, SqlState::FEATURE_NOT_SUPPORTED];
+        self.code().is_some_and(|code| unsupported.contains(code))
     }
 
     /// The database's own code of an error.
     pub(in super::super) fn code(&self) -> Option<&SqlState> {
         match self {
             Self::Driver(error) => error.code(),
-            Self::Elapsed(_) | Self::Domain(_) => None,
+            Self::Elapsed(_) | Self::Behind { .. } | Self::Domain(_) => None,
         }
     }
 }
@@ -43,6 +57,7 @@ impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         let error = match fault {
             Fault::Domain(error) => return error,
+            Fault::Behind { .. } => return Self::StoreBehind,
             Fault::Elapsed(elapsed) => return Self::StoreUnavailable(Cause::new(elapsed)),
             Fault::Driver(error) => error,
         };
@@ -55,6 +70,7 @@ impl From<Fault> for Error {
         };
         match &code.code()[..2] {
             _ if *code == SqlState::DISK_FULL => Self::DiskFull,
+            _ if is_lost(&error) => Self::StoreUnavailable(Cause::new(error)),
             "XX" if *code != SqlState::INTERNAL_ERROR => Self::damaged(Damage::Pages, error),
             // Connections, resources, an operator's intervention, a standby, and limits of time.
             "08" | "53" | "57" | "58" | "25" | "40" | "55" => {
@@ -72,7 +88,7 @@ impl From<Fault> for Failure {
         let is_again = match &fault {
             Fault::Elapsed(_) => true,
             Fault::Driver(error) => kind(error) != SqlError::Other,
-            Fault::Domain(_) => false,
+            Fault::Domain(_) | Fault::Behind { .. } => false,
         };
         match is_again {
             true => Self::Again(Cause::new(fault)),
@@ -87,6 +103,7 @@ pub(super) fn kind(error: &tokio_postgres::Error) -> SqlError {
         Some("40001") => SqlError::SerializationFailure,
         Some("40P01") => SqlError::Deadlock,
         Some("23505") => SqlError::UniqueViolation,
+        Some("XX000") if says(error, "duplicate key value") => SqlError::UniqueViolation,
         _ if is_lost(error) => SqlError::ConnectionLost,
         _ => SqlError::Other,
     }
@@ -97,9 +114,15 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
         Some(code) => {
             matches!(&code.code()[..2], "08" | "57") && *code != SqlState::QUERY_CANCELED
                 || *code == SqlState::READ_ONLY_SQL_TRANSACTION
+                || *code == SqlState::INTERNAL_ERROR && says(error, "connection")
         }
         None => error.is_closed() || is_io(error),
     }
+}
+
+/// What an engine of several servers says of one of them has no code of its own: Citus calls all of it XX000.
+fn says(error: &tokio_postgres::Error, text: &str) -> bool {
+    error.as_db_error().is_some_and(|error| error.message().contains(text))
 }
 
 /// TLS that failed for the server's certificate is no lost connection: another attempt fails as well.

@@ -2,20 +2,24 @@
 
 use std::{
     collections::HashSet,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use tokio::sync::Notify;
 
 use sessiond_core::{commit::ChangeSet, domain::token::Digest};
 
-/// Scopes that wait to be announced. What is beyond is found by the look at versions.
+/// Scopes that wait to be announced. Beyond, replicas are told that something is missing.
 const OUTBOX: usize = 100_000;
 
 /// The scopes that commits of this replica changed and that are not announced yet.
 #[derive(Default)]
 pub(in super::super) struct Outbox {
     scopes: Mutex<HashSet<Digest>>,
+    has_lost: AtomicBool,
     filled: Notify,
 }
 
@@ -24,9 +28,21 @@ impl Outbox {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         if scopes.len() < OUTBOX {
             scopes.extend(changes.watched().map(|scope| Digest::of_scope(&scope)));
+        } else {
+            self.lost();
         }
         drop(scopes);
         self.filled.notify_one();
+    }
+
+    /// Some scopes will not be announced.
+    pub(super) fn lost(&self) {
+        self.has_lost.store(true, Relaxed);
+    }
+
+    /// Whether scopes were not announced since this was asked.
+    pub(super) fn take_lost(&self) -> bool {
+        self.has_lost.swap(false, Relaxed)
     }
 
     /// Waits until something is there.

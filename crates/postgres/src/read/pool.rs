@@ -30,7 +30,7 @@ use super::{
     figures,
     rows::Reader,
 };
-use sessiond_store::{figures::Figures, queue::READS_FULL};
+use sessiond_store::{Condition, figures::Figures, queue::READS_FULL};
 
 /// How long a read waits for a connection of others: less than callers wait for an answer.
 const WAIT: Duration = Duration::from_secs(5);
@@ -47,7 +47,10 @@ impl managed::Manager for Connector {
 
     async fn create(&self) -> Result<Connection, Error> {
         let connected = self.0.connect().await;
-        connected.map_err(|error| Error::StoreUnavailable(Cause::new(error)))
+        connected.map_err(|error| match error {
+            Fault::Behind { .. } => Error::StoreBehind,
+            error => Error::StoreUnavailable(Cause::new(error)),
+        })
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Error> {
@@ -189,7 +192,13 @@ impl Pool {
 
     async fn take(&self) -> Result<Object<Connector>, Error> {
         self.connections.get().await.map_err(|error| match error {
-            PoolError::Timeout(TimeoutType::Wait) => READS_FULL,
+            // Others may wait for connections to a database that is away.
+            PoolError::Timeout(TimeoutType::Wait) => match *self.shared.condition.borrow() {
+                Condition::Unreachable => {
+                    Error::StoreUnavailable(Cause::new("no connection to the database in time"))
+                }
+                _ => READS_FULL,
+            },
             PoolError::Closed => Error::Draining,
             PoolError::Backend(error) => error,
             error => Error::StoreUnavailable(Cause::new(error)),

@@ -42,6 +42,25 @@ async fn a_silent_first_host_is_passed_by_writes_and_reads() {
     store.close().await;
 }
 
+/// As a server does whose machine stands still: the kernel takes connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_first_host_holds_nothing_up() {
+    let frozen = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = frozen.local_addr().unwrap();
+    let first = |options: PostgresOptions| {
+        let url = options.url.replace("@127.0.0.1:", &format!("@{address},127.0.0.1:"));
+        let join = if url.contains('?') { '&' } else { '?' };
+        // Only another host that is tried at the same time answers before the test gives up.
+        PostgresOptions { url: format!("{url}{join}connect_timeout=3600"), ..options }
+    };
+    let Some(fixture) = Fixture::with(first).await else { return };
+    let opened = open_with(fixture.shared.options.clone(), MIGRATIONS);
+    let store = timeout(Duration::from_secs(60), opened).await.expect("nothing waits").unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    store.create_session(&call(), creation("s")).await.unwrap();
+    store.close().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_host_that_takes_connections_and_never_answers_is_a_failed_attempt() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -81,7 +81,7 @@ pub(super) fn unplaced_in<'p>(sql: &str, plan: &'p [String]) -> Option<&'p str> 
         return None;
     }
     plan.iter().enumerate().map(|(at, line)| (at, line.as_str())).find_map(|(at, line)| {
-        let reads = ["Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Heap Scan"];
+        let reads = [" Scan using ", " Scan Backward using ", "Seq Scan on", "Heap Scan on"];
         let (_, table) =
             reads.iter().find(|it| line.contains(**it)).and(line.split_once(" on "))?;
         let details = plan[at + 1..].iter().take_while(|line| !line.contains("->"));
@@ -123,7 +123,7 @@ fn a_scan_is_seen() {
             .is_some()
     );
     assert_eq!(
-        unplaced_in("", &plan(&["Index Scan on b_1", "  Index Cond: (place = k.place)"])),
+        unplaced_in("", &plan(&["Index Scan using a on b_1", "  Index Cond: (place = k.place)"])),
         None
     );
 }

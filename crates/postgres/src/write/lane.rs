@@ -90,11 +90,18 @@ impl Lane {
             disk::became_full(&self.shared);
             return;
         }
-        error!(error = %failure, "a group of writes failed");
+        let is_outage = matches!(failure, Error::StoreUnavailable(_) | Error::StoreBehind);
+        if !is_outage || self.shared.logs_outage() {
+            error!(error = %failure, "a group of writes failed");
+        }
         if !self.writer.is_connected() {
             // Those who wait have waited as well. The next attempt is made for the next request.
             self.inbox.queue.take(group, usize::MAX, usize::MAX, false);
-            refuse(metrics, group.drain(..), &Error::StoreUnavailable(Cause::new(failure)));
+            let refusal = match failure {
+                Error::StoreBehind => failure,
+                failure => Error::StoreUnavailable(Cause::new(failure)),
+            };
+            refuse(metrics, group.drain(..), &refusal);
         }
     }
 }

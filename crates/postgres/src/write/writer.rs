@@ -37,6 +37,10 @@ const NUMBERS: u64 = 1000;
 /// Time for which a group waits for a connection.
 const UNREACHABLE: Duration = Duration::from_secs(5);
 
+/// Time for which the outcome of a commit is asked for: a synchronous standby that was lost is left out after ten seconds, with Patroni's
+/// default settings.
+const OUTCOME: Duration = Duration::from_secs(15);
+
 /// Time before another attempt to connect: the first, and the longest. It doubles in between.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_LONGEST: Duration = Duration::from_secs(1);
@@ -116,7 +120,7 @@ impl Writer {
     }
 
     /// Makes one attempt to connect, unless it is connected.
-    async fn connect(&mut self) -> Result<&Connection, Cause> {
+    async fn connect(&mut self) -> Result<&Connection> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             self.connection = None;
             // A standby that was promoted may lack the commit that took these numbers.
@@ -128,14 +132,13 @@ impl Writer {
                     self.connection = Some(connection);
                 }
                 Err(error) => {
-                    let cause = Cause::new(error);
-                    debug!(%cause, "connecting to the database failed");
+                    debug!(%error, "connecting to the database failed");
                     self.backoff = (self.backoff * 2).clamp(BACKOFF_FIRST, BACKOFF_LONGEST);
-                    return Err(cause);
+                    return Err(error);
                 }
             }
         }
-        self.connection.as_ref().ok_or_else(|| Cause::new("no connection"))
+        self.connection.as_ref().ok_or_else(|| Error::internal("no connection").into())
     }
 
     /// Begins a transaction and loads.
@@ -198,13 +201,13 @@ impl Writer {
     fn committed(&mut self, changes: &ChangeSet) {
         let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         self.abort_at(CrashPoint::AfterCommitBeforeAck, commits);
+        self.shared.fence.acknowledged(self.id, self.transaction.cast_unsigned());
         self.shared.outbox.put(changes);
     }
 
     /// Finds out whether the last transaction was committed, on a new connection.
     pub(in super::super) async fn find_outcome(&mut self, cause: Cause) -> Result<(), Failure> {
-        // As long as the database may take for any other statement.
-        let until = instant() + self.shared.limit();
+        let until = instant() + OUTCOME.max(self.shared.limit());
         self.disconnect();
         loop {
             match self.recorded().await {
@@ -227,7 +230,7 @@ impl Writer {
     async fn recorded(&mut self) -> Result<i64, Cause> {
         let (limit, id) = (self.shared.limit(), self.id);
         let used_secs = self.shared.clock.now().secs();
-        let connection = self.connect().await?;
+        let connection = self.connect().await.map_err(Cause::new)?;
         let read = async {
             connection.begin().await?;
             let select = Columns::new(RECORDED).value(Type::BYTEA, &id[..]);
@@ -246,10 +249,11 @@ impl Backend for Writer {
     }
 
     async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, Failure> {
-        if let Err(cause) = self.connect().await {
-            return Err(match instant() < self.gives_up {
-                true => Failure::Again(cause),
-                false => Error::StoreUnavailable(cause).into(),
+        if let Err(fault) = self.connect().await {
+            return Err(match fault {
+                Fault::Behind { .. } => Error::StoreBehind.into(),
+                fault if instant() < self.gives_up => Failure::Again(Cause::new(fault)),
+                fault => Error::StoreUnavailable(Cause::new(fault)).into(),
             });
         }
         let loaded = match timeout(self.shared.limit(), self.try_load(needs)).await {
@@ -270,7 +274,9 @@ impl Backend for Writer {
         let flush_began = spans::now();
         let outcome = match timeout(self.shared.limit(), self.try_commit(changes)).await {
             Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(error))) if error.is_lost() => self.find_outcome(Cause::new(error)).await,
+            Ok(Ok(Err(error))) if error.is_outcome_unknown() => {
+                self.find_outcome(Cause::new(error)).await
+            }
             Ok(Ok(Err(error))) => Err(error.into()),
             Ok(Err(failure)) => Err(failure),
             Err(elapsed) => self.find_outcome(Cause::new(elapsed)).await,

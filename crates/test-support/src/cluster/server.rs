@@ -66,7 +66,8 @@ impl Cluster {
         Some((primary, standby))
     }
 
-    fn standby(&self) -> Self {
+    /// Copies it to a standby, which its commits do not wait for.
+    pub fn standby(&self) -> Self {
         let folder = new_folder();
         let socket = self.folder.path().display();
         let source =

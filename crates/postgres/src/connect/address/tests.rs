@@ -1,6 +1,7 @@
 //! URLs, without a server.
 
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tokio_postgres::config::TargetSessionAttrs;
 
 use super::*;
@@ -10,7 +11,7 @@ fn parse(url: &str) -> Result<Address, AddressError> {
 }
 
 fn config(url: &str) -> Config {
-    parse(url).unwrap().config
+    parse(url).unwrap().hosts[0].clone()
 }
 
 #[test]
@@ -19,8 +20,43 @@ fn an_address_has_a_user_hosts_and_a_database() {
         parse("postgresql://me:hidden@a,b:1,[::1]:2/d%20b?target_session_attrs=read-write");
     let address = address.unwrap();
     assert_eq!(address.to_string(), "postgresql://me@a,b:1,[::1]:2/d%20b");
-    assert_eq!(address.config.get_password(), Some(&b"hidden"[..]));
-    assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+    let hosts = address.hosts.iter();
+    let hosts: Vec<_> = hosts.map(|it| (it.get_hosts().to_vec(), it.get_ports())).collect();
+    let host = |name: &str| vec![Host::Tcp(name.to_owned())];
+    assert_eq!(hosts, [(host("a"), &[5432][..]), (host("b"), &[1]), (host("::1"), &[2])]);
+    for config in &address.hosts {
+        assert_eq!(config.get_password(), Some(&b"hidden"[..]));
+        assert_eq!((config.get_user(), config.get_dbname()), (Some("me"), Some("d b")));
+        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+    }
+}
+
+#[test]
+fn of_several_hosts_one_that_writes_is_wanted() {
+    let wanted = |url: &str| config(url).get_target_session_attrs();
+    assert_eq!(wanted("postgres://a,b/x"), TargetSessionAttrs::ReadWrite);
+    assert_eq!(wanted("postgres://a/x"), TargetSessionAttrs::Any);
+    let numbers = parse("postgres://a:7,b/x?hostaddr=127.0.0.1,127.0.0.2").unwrap();
+    let hosts = numbers.hosts.iter().map(|it| (it.get_hostaddrs().len(), it.get_ports().to_vec()));
+    assert_eq!(hosts.collect::<Vec<_>>(), [(1, vec![7]), (1, vec![5432])]);
+    let odd = parse("postgres://a,b/x?hostaddr=127.0.0.1").unwrap_err();
+    assert!(odd.to_string().contains("another number of ports or addresses"), "{odd}");
+}
+
+/// A well one is connected to, and then tried first.
+#[tokio::test]
+async fn a_frozen_host_holds_nobody_up() {
+    let frozen = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refusing = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (first, second) = (frozen.local_addr().unwrap(), refusing.local_addr().unwrap());
+    // The second answers at once, though with an error. Only then the first has its time.
+    let url = format!("postgres://me@{first},{second}/x?connect_timeout=1");
+    let address = parse(&url).unwrap();
+    let answered = tokio::spawn(async move { drop(refusing.accept().await.unwrap()) });
+    let error = address.connect(None).await.unwrap_err();
+    assert!(matches!(error, Fault::Elapsed(_)), "{error}");
+    answered.await.unwrap();
+    assert_eq!(address.last.load(Relaxed), 0);
 }
 
 #[test]
@@ -30,24 +66,24 @@ fn a_socket_is_named_in_either_way_and_has_no_tls() {
         ("postgres://%2Frun%2Fpg/db", "postgres://%2Frun%2Fpg/db"),
     ] {
         let address = parse(url).unwrap();
-        assert_eq!(address.config.get_hosts(), [Host::Unix("/run/pg".into())]);
-        assert_eq!(address.config.get_ssl_mode(), SslMode::Disable);
+        assert_eq!(address.hosts[0].get_hosts(), [Host::Unix("/run/pg".into())]);
+        assert_eq!(address.hosts[0].get_ssl_mode(), SslMode::Disable);
         assert_eq!(address.to_string(), shown);
     }
 }
 
 #[test]
-fn connecting_may_take_as_long_as_every_host_is_silent() {
-    let connecting = |url| parse(url).unwrap().connecting().as_secs();
-    assert_eq!(connecting("postgres://me@a,b,c/x"), 5 + 3 * 2 * 2);
-    assert_eq!(connecting("postgres://me@a/x?connect_timeout=7"), 5 + 2 * 7);
+fn connecting_takes_no_longer_for_many_hosts() {
+    let connecting = |url| parse(url).unwrap().connecting();
+    assert_eq!(connecting("postgres://me@a,b,c/x"), Duration::from_millis(2 * 3000 + 2 * 100));
+    assert_eq!(connecting("postgres://me@a/x?connect_timeout=7"), Duration::from_secs(2 * 7));
 }
 
 #[test]
 fn defaults_can_be_changed() {
     let given = config("postgres://h");
     assert_eq!(given.get_application_name(), Some("sessiond"));
-    assert_eq!(given.get_connect_timeout(), Some(&Duration::from_secs(2)));
+    assert_eq!(given.get_connect_timeout(), Some(&Duration::from_secs(3)));
     assert_eq!(given.get_tcp_user_timeout(), Some(&Duration::from_secs(30)));
     assert_eq!(given.get_keepalives_idle(), Duration::from_secs(15));
     assert_eq!(given.get_keepalives_retries(), Some(3));
@@ -71,7 +107,7 @@ fn the_password_comes_from_the_url_a_file_or_the_environment() {
     let missing = folder.path().join("missing");
     let password = |url: &str, file: Option<&Path>| {
         let address = Address::parse_in(url, file, Some("of the environment".into()))?;
-        Ok(String::from_utf8(address.config.get_password().unwrap().to_vec()).unwrap())
+        Ok(String::from_utf8(address.hosts[0].get_password().unwrap().to_vec()).unwrap())
     };
     assert_eq!(password("postgres://u:of%20the%20url@h", None).unwrap(), "of the url");
     assert_eq!(password("postgres://u@h?password=p", None).unwrap(), "p");
@@ -88,11 +124,11 @@ fn a_password_file_is_read_for_each_connection() {
     let file = folder.path().join("password");
     fs::write(&file, "first\n").unwrap();
     let address = Address::parse_in("postgres://u@h", Some(&file), None).unwrap();
-    assert_eq!(address.current().get_password(), Some(&b"first"[..]));
+    assert_eq!(address.current(0).get_password(), Some(&b"first"[..]));
     fs::write(&file, "second\n").unwrap();
-    assert_eq!(address.current().get_password(), Some(&b"second"[..]));
+    assert_eq!(address.current(0).get_password(), Some(&b"second"[..]));
     fs::remove_file(&file).unwrap();
-    assert_eq!(address.current().get_password(), Some(&b"first"[..]));
+    assert_eq!(address.current(0).get_password(), Some(&b"first"[..]));
 }
 
 #[test]
