@@ -36,11 +36,8 @@ const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 /// Time until a watch looks again whether a session has gone that has expired.
 const EXPIRED_AGAIN: Duration = Duration::from_secs(1);
 
-/// Time for which a watch waits for a store that is away: a switch-over of the database takes three seconds.
+/// Time for which a watch tries again to read a store that is away: a switch-over of the database takes three seconds.
 const OUTAGE: Duration = Duration::from_secs(10);
-
-/// Milliseconds between two of its reads meanwhile, at least.
-const AGAIN_MILLIS: u64 = 250;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
@@ -154,7 +151,6 @@ impl Engine {
                 present
             }
         };
-        // The read has charged the snapshot.
         Ok(Watch {
             engine: Arc::clone(self),
             context: context.clone(),
@@ -233,8 +229,8 @@ impl Watch {
     }
 
     fn cursor(&self, position: Position) -> String {
-        let (store, scope) = (self.engine.store.id(), Digest::of_scope(&self.scope));
-        Cursor { store, scope, position }.encode()
+        let store = self.engine.store.id();
+        Cursor { store, scope: Digest::of_scope(&self.scope), position }.encode()
     }
 
     /// The next message with the cursor right behind it; `None` at the end. An error ends the watch.
@@ -339,12 +335,10 @@ impl Watch {
                 what: Bounded::ReadQueue | Bounded::Buffers,
                 retry_after_millis,
             } => *retry_after_millis,
-            Error::StoreUnavailable(_) => {
-                let now = instant();
-                if now - *self.away.get_or_insert(now) > OUTAGE {
-                    return Err(error);
-                }
-                AGAIN_MILLIS
+            Error::StoreUnavailable(_)
+                if self.away.get_or_insert_with(instant).elapsed() <= OUTAGE =>
+            {
+                250
             }
             _ => return Err(error),
         };
