@@ -308,6 +308,7 @@ impl PostgresArgs {
             writers: self.postgres_writers.into(),
             statement_timeout: Duration::from_secs(self.postgres_statement_timeout),
             unnamed_statements: self.postgres_unnamed_statements,
+            partitions: None,
         }
     }
 }

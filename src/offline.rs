@@ -17,6 +17,7 @@ use crate::{
     engine::new_store_id,
     store::{
         self,
+        postgres::{Partitions, PostgresSettings},
         sqlite::{
             OpenError, compact,
             verify::{Finding, Observer, Part, Progress, verify},
@@ -81,6 +82,15 @@ pub struct MigrateArgs {
 
     #[command(flatten)]
     postgres: PostgresArgs,
+
+    /// Partitions of each table of an empty PostgreSQL database, at most 64 and a power of two
+    #[arg(
+        long,
+        env = "SESSIOND_POSTGRES_PARTITIONS",
+        value_name = "NUMBER",
+        help_heading = "PostgreSQL"
+    )]
+    postgres_partitions: Option<Partitions>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -144,7 +154,10 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
             print(&serde_json::json!({ "bytes_before": before, "bytes_after": after }))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Migrate(MigrateArgs { store: StoreArgs { url }, dry_run, postgres }) => {
+        Command::Migrate(args) => {
+            let MigrateArgs { store, dry_run, postgres, postgres_partitions: partitions } = args;
+            let StoreArgs { url } = store;
+            let settings = PostgresSettings { partitions: *partitions, ..postgres.settings() };
             if let Some(path) = url.strip_prefix("sqlite:").map(Path::new)
                 && !path.exists()
             {
@@ -152,7 +165,7 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
                 let path = path.display();
                 tell(&format!("note: there is no file '{path}', and `sessiond serve` makes it"));
             }
-            let steps = store::migrate(url, new_store_id(), postgres.settings(), *dry_run).await?;
+            let steps = store::migrate(url, new_store_id(), settings, *dry_run).await?;
             print(&serde_json::json!({ "dry_run": dry_run, "steps": steps }))?;
             Ok(ExitCode::SUCCESS)
         }

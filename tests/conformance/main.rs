@@ -255,7 +255,7 @@ suite! {
         rewound_events_and_markers_are_events,
         the_incarnation_of_the_position_must_be_live,
         a_page_has_the_expiration_of_its_session,
-        a_position_beyond_the_end_returns_nothing,
+        a_position_beyond_the_end_is_an_error,
     }
     watch_pages {
         small_pages_add_up_to_one_large_page,

@@ -166,7 +166,8 @@ pub async fn a_page_has_the_expiration_of_its_session(fixture: &mut Fixture) {
 }
 
 /// A position beyond the end is not an error.
-pub async fn a_position_beyond_the_end_returns_nothing(fixture: &mut Fixture) {
+/// A store that lost commits: what comes next would be taken for what was seen.
+pub async fn a_position_beyond_the_end_is_an_error(fixture: &mut Fixture) {
     let created = fixture.new_session("a/u/s", &[("app:k", "1")]).await;
     let beyond = Position {
         incarnation: created.incarnation,
@@ -174,7 +175,7 @@ pub async fn a_position_beyond_the_end_returns_nothing(fixture: &mut Fixture) {
         versions: ScopeVersions { application: i64::MAX as u64, user: i64::MAX as u64 },
     };
     for path in ["a", "a/u", "a/u/s"] {
-        let page = fixture.read_changes(follow(path, beyond)).await.unwrap();
-        assert!(page.complete && page.events.is_empty() && page.changes.is_empty());
+        let refused = fixture.read_changes(follow(path, beyond)).await;
+        assert_eq!(refused.unwrap_err(), Error::cursor_ahead(), "{path}");
     }
 }

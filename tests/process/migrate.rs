@@ -43,6 +43,22 @@ fn a_new_database_gets_its_tables_and_no_step_twice() {
 }
 
 #[test]
+fn the_number_of_partitions_is_that_of_the_first_migration() {
+    if shared_server().is_none() {
+        return;
+    }
+    let database = Database::create();
+    let migrate = |number| migrate(&database.url, &["--postgres-partitions", number]);
+    assert_eq!(migrate("48").status.code(), Some(2), "48 does not divide the places");
+    assert!(migrate("4").status.success());
+    let refused = migrate("8");
+    let says = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{says}");
+    assert!(says.contains("have 4 partitions instead of 8"), "{says}");
+    assert!(Server::start_on(&database.url, &[]).stop().status.success());
+}
+
+#[test]
 fn a_file_of_this_version_needs_no_step() {
     let folder = TempDir::new().unwrap();
     let store = file_in(folder.path());

@@ -1,4 +1,4 @@
-//! Statements over many rows at once: each parameter is a column, an array with one place for each row.
+//! Statements over many rows at once: each parameter is a column, an array with one element for each row.
 
 use std::borrow::Cow;
 
@@ -6,6 +6,7 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::types::ToSql;
 
 use super::{prelude::*, row::Text};
+use sessiond_store::place::place_of;
 
 /// A statement with the columns that it takes, in the order of its parameters.
 pub(super) struct Columns<'a> {
@@ -21,23 +22,23 @@ impl<'a> Columns<'a> {
         Self { sql: sql.into(), types: Vec::new(), values: Vec::new(), is_empty: false }
     }
 
-    /// Inserts a row for each place into `table (column, …)`.
+    /// Inserts a row for each element into `table (column, …)`.
     pub(super) fn insert(into: &str, on_conflict: &str) -> Self {
         let columns = into.split_once('(').map_or(into, |(_, columns)| columns);
         let columns = columns.trim_end_matches(')');
-        Self::new(format!("INSERT INTO {into} {} {on_conflict}", places(columns)))
+        Self::new(format!("INSERT INTO {into} {} {on_conflict}", rows_of(columns)))
     }
 
-    /// Changes columns of the row that has the key, for each place.
+    /// Changes columns of the row that has the key, for each element.
     pub(super) fn update(table: &str, key: &str, columns: &str) -> Self {
         let set = each(columns, ", ", |column| format!("{column} = k.{column}"));
-        let (rows, is_it) = (places(&format!("{key}, {columns}")), each(key, " AND ", is_of));
+        let (rows, is_it) = (rows_of(&format!("{key}, {columns}")), each(key, " AND ", is_of));
         Self::new(format!("UPDATE {table} t SET {set} FROM ({rows}) AS k WHERE {is_it}"))
     }
 
-    /// Deletes the row that has the key, for each place.
+    /// Deletes the row that has the key, for each element.
     pub(super) fn delete(table: &str, key: &str) -> Self {
-        let (rows, is_it) = (places(key), each(key, " AND ", is_of));
+        let (rows, is_it) = (rows_of(key), each(key, " AND ", is_of));
         Self::new(format!("DELETE FROM {table} t USING ({rows}) AS k WHERE {is_it}"))
     }
 
@@ -120,19 +121,29 @@ impl<'a> Columns<'a> {
         self.array(Type::BYTEA_ARRAY, ids.map(|id| id.map(|id| id.to_bytes().to_vec())))
     }
 
-    /// Three columns: application, user, incarnation.
+    /// Four columns: place, application, user, incarnation.
     pub(super) fn nodes(self, nodes: impl Iterator<Item = &'a Node> + Clone) -> Self {
         self.scopes(nodes.clone()).numbers(nodes.map(|node| node.incarnation.0))
     }
 
-    /// Three parameters that are no columns: application, user, incarnation.
+    /// Four parameters that are no columns: place, application, user, incarnation.
     pub(super) fn node(self, node: &'a Node) -> Self {
-        self.text(&node.app_name).text(&node.user_id).number(node.incarnation.0)
+        self.scope(&node.app_name, &node.user_id).number(node.incarnation.0)
     }
 
-    /// Three parameters that are no columns: application, user, session id.
+    /// Four parameters that are no columns: place, application, user, session id.
     pub(super) fn address(self, key: &'a SessionKey) -> Self {
-        self.text(&key.app_name).text(&key.user_id).text(&key.session_id)
+        self.scope(&key.app_name, &key.user_id).text(&key.session_id)
+    }
+
+    /// Three parameters that are no columns: place, application, user.
+    pub(super) fn scope(self, app: &'a AppName, user: &'a UserId) -> Self {
+        self.place([app.as_str(), user.as_str()]).text(app).text(user)
+    }
+
+    /// The place of a name, as a parameter.
+    pub(super) fn place<const N: usize>(self, name: [&str; N]) -> Self {
+        self.value(Type::INT2, place_of(&name))
     }
 
     /// Two parameters that are no columns: seconds and nanoseconds.
@@ -140,16 +151,34 @@ impl<'a> Columns<'a> {
         self.value(Type::INT8, time.secs()).value(Type::INT4, super::row::nanos(time))
     }
 
-    /// Two columns: application and user.
+    /// Three columns: place, application and user.
     pub(super) fn scopes(self, nodes: impl Iterator<Item = &'a Node> + Clone) -> Self {
-        self.texts(nodes.clone().map(|node| &node.app_name)).texts(nodes.map(|node| &node.user_id))
+        self.places(nodes.clone().map(|node| [node.app_name.as_str(), node.user_id.as_str()]))
+            .texts(nodes.clone().map(|node| &node.app_name))
+            .texts(nodes.map(|node| &node.user_id))
     }
 
-    /// Three columns: application, user, session id.
+    /// As [`Columns::scopes`], of nodes that end sooner.
+    pub(super) fn scopes_of(self, nodes: &[Node]) -> Self {
+        self.places(nodes.iter().map(|node| [node.app_name.as_str(), node.user_id.as_str()]))
+            .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
+            .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))
+    }
+
+    /// Four columns: place, application, user, session id.
     pub(super) fn addresses(self, keys: impl Iterator<Item = &'a SessionKey> + Clone) -> Self {
-        self.texts(keys.clone().map(|key| &key.app_name))
+        self.places(keys.clone().map(|key| [key.app_name.as_str(), key.user_id.as_str()]))
+            .texts(keys.clone().map(|key| &key.app_name))
             .texts(keys.clone().map(|key| &key.user_id))
             .texts(keys.map(|key| &key.session_id))
+    }
+
+    /// A column: the place of each name.
+    pub(super) fn places<'n, const N: usize>(
+        self,
+        names: impl Iterator<Item = [&'n str; N]>,
+    ) -> Self {
+        self.array(Type::INT2_ARRAY, names.map(|name| place_of(&name)))
     }
 
     pub(super) async fn prepare(&self, connection: &Connection) -> Result<()> {
@@ -171,9 +200,9 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The places of arrays as rows. As results they are read in step. As a table function's, `FROM unnest(…)`, each array would be stored
+/// The elements of arrays as rows. As results they are read in step. As a table function's, `FROM unnest(…)`, each array would be stored
 /// first.
-fn places(columns: &str) -> String {
+fn rows_of(columns: &str) -> String {
     let mut number = 0;
     let columns = each(columns, ", ", |column| {
         number += 1;

@@ -29,5 +29,5 @@ mod write;
 mod tests;
 
 pub use open_error::OpenError;
-pub use options::{PostgresOptions, PostgresSettings};
+pub use options::{Partitions, PostgresOptions, PostgresSettings};
 pub use postgres_store::{PostgresStore, accept_loss, migrate, open, public_url};

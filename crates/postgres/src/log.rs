@@ -25,13 +25,13 @@ impl Log {
                 table: "scope_log",
                 version: "version",
                 bytes: CHANGE_BYTES,
-                condition: "app_name = $1 AND user_id = $2 AND $3::bigint = 0",
+                condition: "place = $1 AND app_name = $2 AND user_id = $3 AND $4::bigint = 0",
             },
             false => Self {
                 table: "event",
                 version: "sequence",
                 bytes: EVENT_BYTES,
-                condition: "app_name = $1 AND user_id = $2 AND incarnation = $3",
+                condition: "place = $1 AND app_name = $2 AND user_id = $3 AND incarnation = $4",
             },
         }
     }
@@ -55,17 +55,17 @@ pub(super) async fn rows(
     // Of a range the rows come in their order, without being sorted.
     let among = match ((high - low) as usize >= versions.len(), max_bytes) {
         (false, _) => String::new(),
-        (true, None) => format!("AND {version} = ANY($6)"),
-        (true, Some(_)) => format!("AND {version} = ANY($7)"),
+        (true, None) => format!("AND {version} = ANY($7)"),
+        (true, Some(_)) => format!("AND {version} = ANY($8)"),
     };
-    let from = format!("FROM {table} WHERE {condition} AND {version} BETWEEN $4 AND $5 {among}");
+    let from = format!("FROM {table} WHERE {condition} AND {version} BETWEEN $5 AND $6 {among}");
     let sql = match max_bytes {
         None => format!("SELECT {columns} {from} ORDER BY {version} {order}"),
         Some(_) => format!(
             "SELECT {columns} FROM (
                  SELECT *, sum({bytes}) OVER (ORDER BY {version} {order}) - ({bytes}) AS bytes_before
                  {from}) log
-             WHERE bytes_before < $6 ORDER BY {version} {order}"
+             WHERE bytes_before < $7 ORDER BY {version} {order}"
         ),
     };
     let mut select = Columns::new(sql).node(node).number(low).number(high);

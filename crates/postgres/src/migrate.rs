@@ -9,9 +9,10 @@ use tracing::info;
 
 use super::{
     open_error::OpenError,
+    options::Partitions,
     prelude::*,
     row::number,
-    schema::{META, Migration, layout},
+    schema::{META, Migration, layout, statements},
 };
 
 /// Times that the table of the version is made, while others make it at the same moment.
@@ -26,23 +27,27 @@ struct Present {
     version: i32,
     layout: String,
     id: StoreId,
+    partitions: Partitions,
 }
 
-/// Brings the tables to the newest version. An empty database gets this identity. Returns the identity.
+/// Brings the tables to the newest version. An empty database gets this identity, and as many partitions. Returns the identity.
 pub(super) async fn migrate(
     connection: &Connection,
     migrations: &[Migration],
     new_id: StoreId,
+    partitions: Option<Partitions>,
 ) -> Result<StoreId, OpenError> {
     make_meta(connection).await?;
     connection.begin().await?;
-    let insert = "INSERT INTO meta (id, schema_version, layout, store_id, next_id)
-        VALUES (1, 0, '', $1, 1) ON CONFLICT (id) DO NOTHING";
-    Columns::new(insert).value(Type::BYTEA, &new_id.0[..]).all(connection).await?;
+    let insert = "INSERT INTO meta (id, schema_version, layout, store_id, next_id, partitions)
+        VALUES (1, 0, '', $1, 1, $2) ON CONFLICT (id) DO NOTHING";
+    let made = i32::from(partitions.unwrap_or(Partitions::ONE).get());
+    let insert = Columns::new(insert).value(Type::BYTEA, &new_id.0[..]).value(Type::INT4, made);
+    insert.all(connection).await?;
     // The second replica waits here.
     let present = present(connection, " FOR UPDATE").await?;
     let id = present.as_ref().map_or(new_id, |present| present.id);
-    let applied = apply(connection, migrations, present).await;
+    let applied = apply(connection, migrations, present, partitions).await;
     match applied {
         Ok(steps) => {
             connection.commit().await?;
@@ -62,13 +67,14 @@ pub(super) async fn migrate(
 pub(super) async fn try_out(
     connection: &Connection,
     migrations: &'static [Migration],
+    partitions: Option<Partitions>,
 ) -> Result<Vec<&'static str>, OpenError> {
     connection.begin().await?;
     if !has_meta(connection).await? {
         connection.batch(META).await?;
     }
     let present = present(connection, "").await?;
-    let applied = apply(connection, migrations, present).await;
+    let applied = apply(connection, migrations, present, partitions).await;
     connection.roll_back().await?;
     Ok(applied?.iter().map(|step| step.title).collect())
 }
@@ -116,10 +122,14 @@ fn is_made_elsewhere(error: &Fault) -> bool {
 }
 
 async fn present(connection: &Connection, lock: &str) -> Result<Option<Present>, OpenError> {
-    let sql = format!("SELECT schema_version, layout, store_id FROM meta WHERE id = 1{lock}");
+    let columns = "schema_version, layout, store_id, partitions";
+    let sql = format!("SELECT {columns} FROM meta WHERE id = 1{lock}");
     let Some(row) = connection.one(&sql).await? else { return Ok(None) };
     let id = row.try_get::<&[u8]>(2)?.try_into().map_err(|_| OpenError::OtherLayout)?;
-    Ok(Some(Present { version: row.try_get(0)?, layout: row.try_get(1)?, id: StoreId(id) }))
+    let partitions = row.try_get::<i32>(3)?.to_string().parse();
+    let partitions = partitions.map_err(|_| OpenError::OtherLayout)?;
+    let (version, layout, id) = (row.try_get(0)?, row.try_get(1)?, StoreId(id));
+    Ok(Some(Present { version, layout, id, partitions }))
 }
 
 /// Applies the steps behind those that a database has.
@@ -127,6 +137,7 @@ async fn apply<'m>(
     connection: &Connection,
     migrations: &'m [Migration],
     present: Option<Present>,
+    partitions: Option<Partitions>,
 ) -> Result<&'m [Migration], OpenError> {
     let newest = migrations.last().map_or(0, |step| step.version);
     let version = present.as_ref().map_or(0, |present| present.version);
@@ -135,8 +146,14 @@ async fn apply<'m>(
     }
     let applied = migrations.iter().take_while(|step| step.version <= version).count();
     let (applied, steps) = migrations.split_at(applied);
+    let made = present.as_ref().map(|present| present.partitions).or(partitions);
     if present.is_some_and(|it| version > 0 && it.layout != layout(applied)) {
         return Err(OpenError::OtherLayout);
+    }
+    let made = made.unwrap_or(Partitions::ONE);
+    if let Some(wanted) = partitions.filter(|wanted| *wanted != made) {
+        let (present, wanted) = (made.get(), wanted.get());
+        return Err(OpenError::OtherPartitions { present, wanted });
     }
     if !steps.is_empty() {
         connection.batch(LOCK_WAIT).await?;
@@ -144,7 +161,8 @@ async fn apply<'m>(
     for Migration { version, sql, .. } in steps {
         let failed =
             |fault: Fault| OpenError::Migration { version: *version, cause: Cause::new(fault).0 };
-        connection.batch(sql).await.map_err(failed)?;
+        let sql = statements(sql, made);
+        connection.batch(&sql).await.map_err(failed)?;
     }
     if !steps.is_empty() {
         let set = "UPDATE meta SET schema_version = $1, layout = $2 WHERE id = 1";

@@ -19,6 +19,10 @@ pub enum OpenError {
     )]
     Migration { version: i32, cause: String },
     #[error(
+        "The tables of the database have {present} partitions instead of {wanted}, and keep them. Leave out the number of partitions, or use another database."
+    )]
+    OtherPartitions { present: u16, wanted: u16 },
+    #[error(
         "The encoding of the database is {0}, and sessiond needs UTF8. Create the database with `CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`."
     )]
     Encoding(String),

@@ -1,10 +1,37 @@
 //! The options of a store on PostgreSQL.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use super::prelude::*;
 use sessiond_metrics::Metrics;
-use sessiond_store::{Clock, Crash};
+use sessiond_store::{Clock, Crash, place::PLACES};
+
+/// Partitions that each table has by place, if it grows.
+///
+/// * A divisor of [`PLACES`]: all have as many places.
+/// * At most 64: a statement opens all of them before it knows which it reads.
+/// * It is never changed, because rows do not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partitions(u16);
+
+impl Partitions {
+    /// Tables without partitions.
+    pub const ONE: Self = Self(1);
+
+    pub fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl FromStr for Partitions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number =
+            text.parse().ok().filter(|it| (1..=64).contains(it) && PLACES.is_multiple_of(*it));
+        number.map(Self).ok_or_else(|| format!("It must divide {PLACES} and be at most 64"))
+    }
+}
 
 /// What users may set that only this store has.
 #[derive(Clone, Debug)]
@@ -19,6 +46,8 @@ pub struct PostgresSettings {
     pub listen_url: Option<String>,
     /// Prepare no statement, for a pooler that gives every transaction another connection.
     pub unnamed_statements: bool,
+    /// Partitions of an empty database, which another must have; `None`: one, or what the database has.
+    pub partitions: Option<Partitions>,
 }
 
 impl Default for PostgresSettings {
@@ -29,6 +58,7 @@ impl Default for PostgresSettings {
             writers: 4,
             statement_timeout: Duration::from_secs(3),
             unnamed_statements: false,
+            partitions: None,
         }
     }
 }
@@ -77,6 +107,13 @@ impl PostgresOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn partitions_share_the_places_equally() {
+        let is_taken = |number: &u16| number.to_string().parse::<Partitions>().is_ok();
+        let taken: Vec<u16> = (0..=PLACES).filter(is_taken).collect();
+        assert_eq!(taken, [1, 2, 4, 8, 16, 32, 64]);
+    }
 
     #[test]
     fn a_look_comes_soon_enough_for_watches_without_notifications() {

@@ -62,7 +62,8 @@ pub(super) async fn open_with(
     let new_id = options.new_id;
     let shared = Arc::new(Shared::new(options)?);
     let connection = connect(&shared).await?;
-    let id = migrate::migrate(&connection, migrations, new_id).await?;
+    let partitions = shared.options.settings.partitions;
+    let id = migrate::migrate(&connection, migrations, new_id, partitions).await?;
     shared.clock.observe(database_time(connection.one(DATABASE_TIME).await?.as_ref())?);
     drop(connection);
     let of_lanes = Arc::clone(&shared);
@@ -94,9 +95,10 @@ pub async fn migrate(
     let new_id = options.new_id;
     let shared = Shared::new(options)?;
     let connection = connect(&shared).await?;
-    let pending = try_out(&connection, MIGRATIONS).await?;
+    let partitions = shared.options.settings.partitions;
+    let pending = try_out(&connection, MIGRATIONS, partitions).await?;
     if !is_dry_run {
-        migrate::migrate(&connection, MIGRATIONS, new_id).await?;
+        migrate::migrate(&connection, MIGRATIONS, new_id, partitions).await?;
     }
     Ok(pending)
 }

@@ -7,6 +7,7 @@ mod measured;
 mod migrations;
 mod others;
 mod outcomes;
+mod places;
 mod plans;
 mod reads;
 mod requests;
@@ -78,7 +79,8 @@ async fn execute_at(url: &str, sql: &str) {
 
 /// The server gathers statistics when it pleases, and with those of a few rows the planner scans.
 const NO_STATISTICS: &str = "DO $$ DECLARE name text; BEGIN
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = current_schema() LOOP
+    FOR name IN SELECT relname FROM pg_class
+        WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace LOOP
         EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', name);
     END LOOP;
 END $$";
@@ -86,6 +88,15 @@ END $$";
 impl Fixture {
     async fn new() -> Option<Self> {
         Self::with(|options| options).await
+    }
+
+    /// With tables of as many partitions.
+    async fn of_partitions(number: &str) -> Option<Self> {
+        Self::with(|mut options| {
+            options.settings.partitions = Some(number.parse().unwrap());
+            options
+        })
+        .await
     }
 
     async fn with(choose: impl FnOnce(PostgresOptions) -> PostgresOptions) -> Option<Self> {
@@ -100,7 +111,8 @@ impl Fixture {
         };
         let shared = Arc::new(Shared::new(choose(options)).unwrap());
         let connection = shared.connect().await.unwrap();
-        migrate(&connection, MIGRATIONS, StoreId([7; 16])).await.unwrap();
+        let partitions = shared.options.settings.partitions;
+        migrate(&connection, MIGRATIONS, StoreId([7; 16]), partitions).await.unwrap();
         connection.batch(NO_STATISTICS).await.unwrap();
         Some(Self { server, schema, shared, clock })
     }

@@ -17,6 +17,7 @@ pub mod memory;
 mod notifier;
 pub mod past;
 pub mod pem;
+pub mod place;
 pub mod queue;
 pub mod rows;
 pub mod spans;

@@ -151,13 +151,14 @@ pub const POSTGRES: Backend = Backend {
     excluded: &[],
 };
 
-/// The same behind pgbouncer, on two connections that write.
+/// The same behind pgbouncer, on two connections that write, to tables of two partitions.
 pub const POSTGRES_BEHIND_A_POOLER: Backend = Backend {
     name: "postgres behind a pooler",
     open: |folder, clock| {
         Box::pin(async move {
             let mut options = postgres_options(pooled_database_of(&folder), 2, clock);
             options.settings.unnamed_statements = true;
+            options.settings.partitions = "2".parse().ok();
             Arc::new(postgres::open(options).await.unwrap()) as Arc<dyn Store>
         })
     },

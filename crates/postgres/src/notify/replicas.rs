@@ -225,14 +225,14 @@ fn report(shared: &Shared, looked: Result<()>) {
 /// The version of a watched scope: other numbers mean that something changed.
 type Seen = [u64; 3];
 
-/// Of the watched scopes that are there, each with its place.
+/// Of the watched scopes that are there, each with its number.
 const VERSIONS: &str = "
-WITH w AS (SELECT * FROM unnest($1, $2, $3)
-    WITH ORDINALITY AS w (app_name, user_id, session_id, at))
+WITH w AS (SELECT * FROM unnest($1, $2, $3, $4)
+    WITH ORDINALITY AS w (place, app_name, user_id, session_id, at))
 SELECT w.at, s.incarnation, s.last_sequence, s.update_secs, s.update_nanos
-FROM w JOIN session s USING (app_name, user_id, session_id)
+FROM w JOIN session s USING (place, app_name, user_id, session_id)
 UNION ALL
-SELECT w.at, s.version, 0, 0, 0 FROM w JOIN scope s USING (app_name, user_id)
+SELECT w.at, s.version, 0, 0, 0 FROM w JOIN scope s USING (place, app_name, user_id)
 WHERE w.session_id = ''";
 
 async fn look_once(
@@ -275,9 +275,11 @@ async fn versions<'s>(
         Scope::Session(key) => key.session_id.as_str(),
         Scope::Application(_) | Scope::User(..) => "",
     };
+    let user = |scope: &'s Scope| scope.user_id().map_or("", UserId::as_str);
     let versions = Columns::new(VERSIONS)
+        .places(scopes.iter().map(|scope| [scope.app_name().as_str(), user(scope)]))
         .texts(scopes.iter().map(Scope::app_name))
-        .texts(scopes.iter().map(|scope| scope.user_id().map_or("", UserId::as_str)))
+        .texts(scopes.iter().map(user))
         .texts(scopes.iter().map(session));
     let mut seen: Vec<_> = scopes.iter().map(|scope| (scope, Seen::default())).collect();
     for row in versions.all(connection).await? {

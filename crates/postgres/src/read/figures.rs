@@ -5,12 +5,13 @@ use sessiond_core::read::Rows as _;
 use sessiond_store::figures::{COUNTED_SESSIONS, Figures};
 
 /// Every table of the store. Others may be in its schema.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "meta",
     "scope",
     "emptied",
     "ended_scope",
     "session",
+    "session_name",
     "session_list",
     "event",
     "marker",
@@ -22,8 +23,10 @@ const TABLES: [&str; 14] = [
     "writer",
 ];
 
+/// A table without partitions has no tree.
 const TABLE_BYTES: &str = "
-SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM unnest($1::text[]) AS name";
+SELECT coalesce(sum(pg_total_relation_size(coalesce(relid, to_regclass(name)))), 0)::bigint
+FROM unnest($1) AS name LEFT JOIN LATERAL pg_partition_tree(to_regclass(name)) AS tree ON TRUE";
 
 const EXPIRED: &str = "
 SELECT count(*) FROM (

@@ -23,23 +23,22 @@ use sessiond_store::{
 };
 
 const READ_HEADS: &str = "
-SELECT n.place, s.version, s.base, s.state_bytes
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS n (app_name, user_id, place)
-JOIN scope s ON s.app_name = n.app_name AND s.user_id = n.user_id";
+SELECT n.at, s.version, s.base, s.state_bytes
+FROM unnest($1, $2, $3) WITH ORDINALITY AS n (place, app_name, user_id, at)
+JOIN scope s ON s.place = n.place AND s.app_name = n.app_name AND s.user_id = n.user_id";
 
 const READ_STATES: &str = "
-SELECT n.place, s.name, s.value, s.version
-FROM unnest($1::text[], $2::text[], $3::bigint[])
-    WITH ORDINALITY AS n (app_name, user_id, incarnation, place)
-JOIN state s ON s.app_name = n.app_name AND s.user_id = n.user_id
+SELECT n.at, s.name, s.value, s.version
+FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS n (place, app_name, user_id, incarnation, at)
+JOIN state s ON s.place = n.place AND s.app_name = n.app_name AND s.user_id = n.user_id
     AND s.incarnation = n.incarnation
 WHERE s.value IS NOT NULL";
 
 const READ_KEYS: &str = "
-SELECT n.place, s.value, s.version
-FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[])
-    WITH ORDINALITY AS n (app_name, user_id, incarnation, name, place)
-JOIN state s ON s.app_name = n.app_name AND s.user_id = n.user_id
+SELECT n.at, s.value, s.version
+FROM unnest($1, $2, $3, $4, $5)
+    WITH ORDINALITY AS n (place, app_name, user_id, incarnation, name, at)
+JOIN state s ON s.place = n.place AND s.app_name = n.app_name AND s.user_id = n.user_id
     AND s.incarnation = n.incarnation AND s.name = n.name
 WHERE s.value IS NOT NULL";
 
@@ -81,7 +80,7 @@ impl Rows for Reader<'_> {
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionRecord>, Error> {
         let sql = format!(
             "SELECT {SESSION_COLUMNS} FROM session
-             WHERE app_name = $1 AND user_id = $2 AND session_id = $3"
+             WHERE place = $1 AND app_name = $2 AND user_id = $3 AND session_id = $4"
         );
         let found = Columns::new(sql).address(key).all(self.connection).await?;
         found.first().map(record).transpose()
@@ -93,15 +92,17 @@ impl Rows for Reader<'_> {
         after: Option<&SessionInfo>,
         max_rows: usize,
     ) -> Result<Vec<SessionInfo>, Error> {
-        let sql = format!(
-            "SELECT {SESSION_COLUMNS} FROM session
-             WHERE session_id = $1 AND (app_name, user_id) > ($2, $3)
-             ORDER BY app_name, user_id LIMIT $4"
+        let sql = of_names(
+            &format!("s.{}", of_session()),
+            "place = $1 AND session_id = $2 AND (app_name, user_id) > ($3, $4)",
+            "app_name, user_id",
+            "$5",
         );
         // No name is empty.
         let after = after.map(|info| (info.key.app_name.as_str(), info.key.user_id.as_str()));
         let (app, user) = after.unwrap_or_default();
-        let select = Columns::new(sql).text(id).text(app).text(user).number(max_rows as u64);
+        let select = Columns::new(sql).place([id.as_str()]).text(id).text(app).text(user);
+        let select = select.number(max_rows as u64);
         let rows = select.all(self.connection).await?;
         rows.iter().map(|row| Ok(record(row)?.info)).collect()
     }
@@ -134,16 +135,18 @@ impl Rows for Reader<'_> {
         (after, up_to): (&SessionKey, &SessionKey),
         max_rows: usize,
     ) -> Result<Vec<(SessionKey, Option<Time>)>, Error> {
-        let (behind, order) = match app_name {
-            None => ("(app_name, user_id, session_id) > ($1, $2, $3)", "app_name, user_id"),
-            Some(_) => ("app_name = $1 AND (user_id, session_id) > ($2, $3)", "user_id"),
+        let behind = match app_name {
+            None => "(app_name, user_id, session_id) > ($1, $2, $3)",
+            Some(_) => "app_name = $1 AND (user_id, session_id) > ($2, $3)",
         };
-        let sql = format!(
-            "SELECT app_name, user_id, session_id, expire_secs, expire_nanos FROM session
-             WHERE {behind} AND (app_name, user_id) <= ($4, $5)
-             ORDER BY {order}, session_id LIMIT $6"
+        let sql = of_names(
+            "s.app_name, s.user_id, s.session_id, s.expire_secs, s.expire_nanos",
+            &format!("{behind} AND (app_name, user_id) <= ($4, $5)"),
+            "app_name, user_id, session_id",
+            "$6",
         );
-        let select = Columns::new(sql).address(after).text(&up_to.app_name).text(&up_to.user_id);
+        let select = Columns::new(sql).text(&after.app_name).text(&after.user_id);
+        let select = select.text(&after.session_id).text(&up_to.app_name).text(&up_to.user_id);
         let rows = select.number(max_rows as u64).all(self.connection).await?;
         rows.iter().map(|row| Ok((address(row)?, optional_time(row, 3)?))).collect()
     }
@@ -210,7 +213,8 @@ impl Rows for Reader<'_> {
         names: &[&str],
     ) -> Result<HashMap<Box<str>, Version>, Error> {
         let sql = "SELECT name, version FROM state
-            WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 AND name = ANY($4)";
+            WHERE place = $1 AND app_name = $2 AND user_id = $3 AND incarnation = $4
+                AND name = ANY($5)";
         let select = Columns::new(sql).node(node).texts(names.iter().copied());
         let rows = select.all(self.connection).await?;
         let newest = |row: &Row| Ok((row.try_get::<&str>(0)?.into(), number(row, 1)?));
@@ -219,7 +223,8 @@ impl Rows for Reader<'_> {
 
     async fn snapshot(&self, node: &Node, at: Version) -> Result<(Past, Version), Error> {
         let sql = "SELECT version, key_names, key_values, key_versions FROM snapshot
-            WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 AND version <= $4
+            WHERE place = $1 AND app_name = $2 AND user_id = $3 AND incarnation = $4
+                AND version <= $5
             ORDER BY version DESC LIMIT 1";
         let found = Columns::new(sql).node(node).number(at).all(self.connection).await?;
         let Some(row) = found.first() else { return Ok(Default::default()) };
@@ -244,9 +249,9 @@ impl Rows for Reader<'_> {
         max_rows: usize,
     ) -> Result<Vec<Marker>, Error> {
         let sql = "SELECT sequence, rewind_to FROM marker
-            WHERE app_name = $1 AND user_id = $2 AND incarnation = $3
-                AND sequence > $4 AND sequence <= $5
-            ORDER BY sequence DESC LIMIT $6";
+            WHERE place = $1 AND app_name = $2 AND user_id = $3 AND incarnation = $4
+                AND sequence > $5 AND sequence <= $6
+            ORDER BY sequence DESC LIMIT $7";
         let select = Columns::new(sql).node(session).number(after).number(up_to);
         let rows = select.number(max_rows as u64).all(self.connection).await?;
         let marker = |row: &Row| Ok(Marker { sequence: number(row, 0)?, to: number(row, 1)? });
@@ -295,7 +300,7 @@ impl Rows for Reader<'_> {
     }
 }
 
-/// The sessions of a list behind a place. Ties ascend in either order. Of several users, `$7`, each has no more than are wanted of all, so
+/// The sessions of a list behind one of them. Ties ascend in either order. Of several users, `$7`, each has no more than are wanted of all, so
 /// that the index of users is read and nothing else.
 fn select_list(query: &SessionsQuery) -> String {
     let across = ("l.user_id, l.session_id", "($4, $5)");
@@ -309,14 +314,14 @@ fn select_list(query: &SessionsQuery) -> String {
         SessionOrder::MostRecent => ("<", "DESC"),
     };
     let time = "(l.last_event_secs, s.last_event_nanos)";
-    let columns = SESSION_COLUMNS.replace(", ", ", s.");
     let list = format!(
-        "SELECT s.{columns} FROM session_list l
-         JOIN session s ON s.app_name = l.app_name AND s.user_id = l.user_id
+        "SELECT s.{} FROM session_list l
+         JOIN session s ON s.place = l.place AND s.app_name = l.app_name AND s.user_id = l.user_id
              AND s.session_id = l.session_id
          WHERE l.app_name = $1 {user} AND l.last_event_secs {behind}= $2
              AND ({time} {behind} ($2, $3) OR {time} = ($2, $3) AND ({ties}) > {after})
-         ORDER BY l.last_event_secs {direction}, s.last_event_nanos {direction}, {ties} LIMIT $6"
+         ORDER BY l.last_event_secs {direction}, s.last_event_nanos {direction}, {ties} LIMIT $6",
+        of_session()
     );
     match (&query.user_id, &query.seen) {
         (None, Users::Only(_)) => format!(
@@ -326,6 +331,24 @@ fn select_list(query: &SessionsQuery) -> String {
         ),
         _ => list,
     }
+}
+
+/// Sessions by their names, in the order of these columns. The names are found first: the planner could otherwise go through all sessions
+/// for a part of what it knows of them.
+fn of_names(columns: &str, names: &str, order: &str, limit: &str) -> String {
+    format!(
+        "WITH n AS MATERIALIZED (
+             SELECT * FROM session_name WHERE {names} ORDER BY {order} LIMIT {limit})
+         SELECT {columns} FROM n JOIN session s ON s.place = n.session_place
+             AND s.app_name = n.app_name AND s.user_id = n.user_id AND s.session_id = n.session_id
+         ORDER BY n.{}",
+        order.replace(", ", ", n.")
+    )
+}
+
+/// The columns of a session beside another table's, behind the first `s.`.
+fn of_session() -> String {
+    SESSION_COLUMNS.replace(", ", ", s.")
 }
 
 fn record(row: &Row) -> Result<SessionRecord, Error> {

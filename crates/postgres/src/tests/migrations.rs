@@ -100,7 +100,7 @@ async fn another_layout_is_refused_and_stays() {
         for migrations in [MIGRATIONS, NEXT] {
             let refused = open(&fixture, migrations).await.err();
             assert_eq!(refused, Some(OpenError::OtherLayout), "{other}");
-            let tried = try_out(&fixture.shared.connect().await.unwrap(), migrations).await;
+            let tried = try_out(&fixture.shared.connect().await.unwrap(), migrations, None).await;
             assert_eq!(tried, Err(OpenError::OtherLayout), "{other}");
         }
     }
@@ -114,10 +114,10 @@ async fn another_layout_is_refused_and_stays() {
 async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
     let Some(fixture) = Fixture::new().await else { return };
     let connection = fixture.shared.connect().await.unwrap();
-    assert_eq!(try_out(&connection, MIGRATIONS).await, Ok(vec![]));
-    assert_eq!(try_out(&connection, NEXT).await, Ok(vec!["add a column"]));
+    assert_eq!(try_out(&connection, MIGRATIONS, None).await, Ok(vec![]));
+    assert_eq!(try_out(&connection, NEXT, None).await, Ok(vec!["add a column"]));
     assert!(matches!(
-        try_out(&connection, BROKEN).await,
+        try_out(&connection, BROKEN, None).await,
         Err(OpenError::Migration { version: 2, .. })
     ));
     assert_eq!(version(&fixture).await, 1);
@@ -154,9 +154,33 @@ async fn a_role_that_may_create_nothing_opens_tables_of_this_version() {
     opened.create_session(&call(), creation("s")).await.unwrap();
     opened.close().await;
     let shared = Shared::new(options).unwrap();
-    let steps = try_out(&shared.connect().await.unwrap(), MIGRATIONS).await.unwrap();
+    let steps = try_out(&shared.connect().await.unwrap(), MIGRATIONS, None).await.unwrap();
     assert_eq!(steps, Vec::<&str>::new());
     execute_at(&fixture.server, &format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_are_made_once_and_kept() {
+    let Some(fixture) = Fixture::of_partitions("4").await else { return };
+    let made = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'event'::regclass";
+    assert_eq!(fixture.count(made).await, 4);
+    let fill = "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace
+        AND relname ~ '^session_[0-9]$' AND reloptions @> ARRAY['fillfactor=70']";
+    assert_eq!(fixture.count(fill).await, 4);
+    for (number, expected) in
+        [(None, None), (Some("4"), None), (Some("1"), Some(1)), (Some("8"), Some(8))]
+    {
+        let mut options = fixture.shared.options.clone();
+        options.settings.partitions = number.map(|number| number.parse().unwrap());
+        let partitions = options.settings.partitions;
+        let refused = expected.map(|wanted| OpenError::OtherPartitions { present: 4, wanted });
+        let tried = try_out(&fixture.shared.connect().await.unwrap(), MIGRATIONS, partitions).await;
+        assert_eq!(tried.err(), refused);
+        assert_eq!(open_with(options, MIGRATIONS).await.err(), refused);
+    }
+    // The next step finds them.
+    open(&fixture, NEXT).await.unwrap().close().await;
+    assert_eq!(version(&fixture).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

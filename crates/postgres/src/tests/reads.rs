@@ -1,6 +1,9 @@
 //! What reads do in the database: no scan of a table, no sorting of a whole list.
 
-use super::{plans::scan_of, *};
+use super::{
+    plans::{scan_of, unplaced_in},
+    *,
+};
 use crate::{connect::connection::Connection, read::rows::Reader};
 use sessiond_core::{domain::page::EventSelection, domain::permission::Users, read::Read};
 use sessiond_store::{
@@ -15,17 +18,20 @@ async fn answer<Q: Read>(reader: &Reader<'_>, query: Q) -> Q::Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_statement_of_a_read_scans_a_table() {
-    let Some(fixture) = Fixture::new().await else { return };
-    live(&fixture, &mut fixture.writer()).await;
-    let connection = fixture.shared.connect().await.unwrap();
-    let reader = Reader::at(&connection, at(1));
-    read_events(&reader).await;
-    read_state(&reader).await;
-    list(&reader).await;
-    let plans = connection.plans().await;
-    assert!(plans.len() > 25, "{}", plans.len());
-    for (sql, plan) in plans {
-        assert_eq!(scan_of(&plan), None, "{sql}\n{}", plan.join("\n"));
+    for partitions in ["1", "4"] {
+        let Some(fixture) = Fixture::of_partitions(partitions).await else { return };
+        live(&fixture, &mut fixture.writer()).await;
+        let connection = fixture.shared.connect().await.unwrap();
+        let reader = Reader::at(&connection, at(1));
+        read_events(&reader).await;
+        read_state(&reader).await;
+        list(&reader).await;
+        let plans = connection.plans().await;
+        assert!(plans.len() > 25, "{}", plans.len());
+        for (sql, plan) in plans {
+            assert_eq!(scan_of(&plan), None, "{sql}\n{}", plan.join("\n"));
+            assert_eq!(unplaced_in(&sql, &plan), None, "{sql}\n{}", plan.join("\n"));
+        }
     }
 }
 
@@ -101,7 +107,7 @@ async fn listed(reader: &Reader<'_>, order: SessionOrder) -> Vec<String> {
     }
 }
 
-async fn read_events(reader: &Reader<'_>) {
+pub(super) async fn read_events(reader: &Reader<'_>) {
     let author = Some(Author::new("agent").unwrap());
     let filter = EventFilter { author, ..EventFilter::default() };
     for (filter, recent) in [(EventFilter::default(), None), (filter, Some(3))] {
@@ -126,7 +132,7 @@ async fn read_events(reader: &Reader<'_>) {
     assert_eq!(answer(reader, past).await.info.last_sequence, 3);
 }
 
-async fn read_state(reader: &Reader<'_>) {
+pub(super) async fn read_state(reader: &Reader<'_>) {
     let SessionKey { app_name, user_id, .. } = address("t");
     let scopes = [
         Scope::Application(app_name.clone()),

@@ -2,20 +2,27 @@
 
 use super::*;
 
-/// Counts rows of the list that differ from the sessions.
-const DIFFERENCES: &str =
-    "SELECT count(*) FROM session s FULL JOIN session_list l USING (app_name, user_id, session_id,
-     last_event_secs) WHERE s.incarnation IS NULL OR l.app_name IS NULL OR s.app_name IS NULL";
+/// Count rows of the list, and names, that differ from the sessions.
+const DIFFERENCES: [&str; 2] = [
+    "SELECT count(*) FROM session s FULL JOIN session_list l USING (place, app_name, user_id,
+     session_id, last_event_secs)
+     WHERE s.incarnation IS NULL OR l.app_name IS NULL OR s.app_name IS NULL",
+    "SELECT count(*) FROM session s FULL JOIN session_name n ON n.session_place = s.place
+     AND n.app_name = s.app_name AND n.user_id = s.user_id AND n.session_id = s.session_id
+     WHERE n.place IS NULL OR s.place IS NULL",
+];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_agrees_with_the_sessions() {
+async fn the_list_and_the_names_agree_with_the_sessions() {
     let Some(fixture) = Fixture::new().await else { return };
     let writer = &mut fixture.writer();
     live(&fixture, writer).await;
     assert_eq!(fixture.count("SELECT count(*) FROM session").await, 3);
     let expiring = "SELECT count(*) FROM session WHERE expire_secs IS NOT NULL";
     assert_eq!(fixture.count(expiring).await, 1);
-    assert_eq!(fixture.count(DIFFERENCES).await, 0);
+    for differences in DIFFERENCES {
+        assert_eq!(fixture.count(differences).await, 0, "{differences}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +34,9 @@ async fn a_deleted_session_leaves_no_row() {
         commit_one(&fixture, writer, Request::Delete(address(id).into())).await.unwrap();
     }
     sweep(&fixture, writer).await;
-    for table in ["session", "session_list", "event", "marker", "request", "tombstone"] {
+    for table in
+        ["session", "session_list", "session_name", "event", "marker", "request", "tombstone"]
+    {
         assert_eq!(fixture.count(&format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
     for table in ["state", "snapshot"] {

@@ -14,22 +14,23 @@ use sessiond_core::commit::{
 use sessiond_store::rows::{EVENT_COLUMNS, removed_text};
 
 /// The key of what a node has.
-const NODE: &str = "app_name, user_id, incarnation";
+const NODE: &str = "place, app_name, user_id, incarnation";
 
-const SCOPE_LOG: &str = "scope_log (app_name, user_id, version, commit_secs, commit_nanos, author,
+const SCOPE_LOG: &str =
+    "scope_log (place, app_name, user_id, version, commit_secs, commit_nanos, author,
     source, source_user, source_session, source_sequence, removed, set_json)";
 
-const STATE: &str = "state (app_name, user_id, incarnation, name, value, version)";
-const REPLACE_STATE: &str = "ON CONFLICT (app_name, user_id, incarnation, name)
+const STATE: &str = "state (place, app_name, user_id, incarnation, name, value, version)";
+const REPLACE_STATE: &str = "ON CONFLICT (place, app_name, user_id, incarnation, name)
 DO UPDATE SET value = excluded.value, version = excluded.version";
 
-const MARKERS: &str = "marker (app_name, user_id, incarnation, sequence, rewind_to)";
+const MARKERS: &str = "marker (place, app_name, user_id, incarnation, sequence, rewind_to)";
 
-const REQUESTS: &str = "request (app_name, user_id, incarnation, request_id, fingerprint)";
+const REQUESTS: &str = "request (place, app_name, user_id, incarnation, request_id, fingerprint)";
 
-const TOMBSTONES: &str = "tombstone (app_name, user_id, incarnation, lease_secs)";
-const REPLACE_LEASE: &str =
-    "ON CONFLICT (app_name, user_id, incarnation) DO UPDATE SET lease_secs = excluded.lease_secs";
+const TOMBSTONES: &str = "tombstone (place, app_name, user_id, incarnation, lease_secs)";
+const REPLACE_LEASE: &str = "ON CONFLICT (place, app_name, user_id, incarnation)
+DO UPDATE SET lease_secs = excluded.lease_secs";
 
 /// The statements of a change set, in the order in which they are executed. Pieces of forks and of removed sessions have their own.
 pub(super) fn statements<'a>(
@@ -90,7 +91,7 @@ fn events<'a>(rows: &'a [EventRow], changed: &'a Changed<'_>) -> Result<Columns<
     let nodes = rows.iter().map(|row| changed.session(row.incarnation));
     let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
     let events = rows.iter().map(|row| &*row.event);
-    let into = format!("event (app_name, user_id, incarnation, {EVENT_COLUMNS})");
+    let into = format!("event (place, app_name, user_id, incarnation, {EVENT_COLUMNS})");
     Ok(Columns::insert(&into, "")
         .nodes(nodes.iter().copied())
         .numbers(events.clone().map(|event| event.sequence))
@@ -128,7 +129,7 @@ fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Columns<'a
 fn scopes<'a>(changed: &'a Changed<'a>) -> [Columns<'a>; 2] {
     let shared: Vec<&NodeChange<'_>> = changed.shared().collect();
     let columns = "version, base, state_bytes, snapshot_version, changed_bytes";
-    let update = Columns::update("scope", "app_name, user_id", columns)
+    let update = Columns::update("scope", "place, app_name, user_id", columns)
         .scopes(shared.iter().map(|it| &it.node))
         .numbers(shared.iter().map(|it| it.change.version))
         .numbers(shared.iter().map(|it| it.change.base))
@@ -194,8 +195,7 @@ fn requests<'a>(rows: &'a [RequestRow], changed: &Changed<'_>) -> Result<Columns
     let nodes = rows.iter().map(|row| changed.scope(&row.scope));
     let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
     Ok(Columns::insert(REQUESTS, "")
-        .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
-        .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))
+        .scopes_of(&nodes)
         .numbers(nodes.iter().map(|node| node.incarnation.0))
         .texts(rows.iter().map(|row| &row.id))
         .fingerprints(rows.iter().map(|row| row.fingerprint)))

@@ -3,12 +3,12 @@
 use super::super::prelude::*;
 use sessiond_core::commit::{ChangeSet, ScopeKey};
 
-const LIST: &str = "emptied (app_name, user_id)";
-const LISTED: &str = "ON CONFLICT (app_name, user_id) DO NOTHING";
+const LIST: &str = "emptied (place, app_name, user_id)";
+const LISTED: &str = "ON CONFLICT (place, app_name, user_id) DO NOTHING";
 
-const KEY: &str = "app_name, user_id";
+const KEY: &str = "place, app_name, user_id";
 
-const ENDED: &str = "ended_scope (app_name, user_id, through)";
+const ENDED: &str = "ended_scope (place, app_name, user_id, through)";
 
 const RAISE_FLOOR: &str =
     "UPDATE meta SET version_floor = greatest(version_floor, $1) WHERE id = 1";
@@ -30,10 +30,7 @@ pub(super) fn statements(changes: &ChangeSet) -> Vec<Columns<'_>> {
     statements
 }
 
-/// Two columns: application and user.
+/// Three columns: place, application and user.
 fn names<'a, 'k>(statement: Columns<'a>, keys: impl Iterator<Item = &'k ScopeKey>) -> Columns<'a> {
-    let nodes: Vec<Node> = keys.filter_map(Node::shared).collect();
-    statement
-        .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
-        .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))
+    statement.scopes_of(&keys.filter_map(Node::shared).collect::<Vec<_>>())
 }

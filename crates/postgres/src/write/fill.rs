@@ -17,11 +17,11 @@ use sessiond_core::{
 };
 
 /// The scope at an address. Of a session: `None` if there is none, and also if it was made after the address was locked.
-fn scope_at(place: &NodeAddress, loaded: &WorkingSet) -> Option<ScopeKey> {
-    match (place.user_id.as_str(), place.session_id.as_str()) {
-        ("", _) => Some(ScopeKey::Application(place.app_name.clone())),
-        (_, "") => Some(ScopeKey::User(place.app_name.clone(), place.user_id.clone())),
-        _ => loaded.addresses.get(place).copied().flatten().map(ScopeKey::Session),
+fn scope_at(address: &NodeAddress, loaded: &WorkingSet) -> Option<ScopeKey> {
+    match (address.user_id.as_str(), address.session_id.as_str()) {
+        ("", _) => Some(ScopeKey::Application(address.app_name.clone())),
+        (_, "") => Some(ScopeKey::User(address.app_name.clone(), address.user_id.clone())),
+        _ => loaded.addresses.get(address).copied().flatten().map(ScopeKey::Session),
     }
 }
 
@@ -91,17 +91,17 @@ pub(super) fn keys(
     needed: &Needed<'_>,
     loaded: &mut WorkingSet,
 ) -> Result<Option<usize>, Error> {
-    for (place, name) in needed.keys.keys() {
-        let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
+    for (address, name) in needed.keys.keys() {
+        let state = scope_at(address, loaded).and_then(|key| loaded.scope_mut(&key));
         state.map(|state| state.keys.insert((*name).into(), None));
     }
     let mut end = None;
     for row in rows {
-        let ((place, name), beyond) = found(row, &needed.keys, 3)?;
+        let ((address, name), beyond) = found(row, &needed.keys, 3)?;
         end = earlier(end, beyond);
         let value: Option<Value> = row.try_get(1)?;
         let version = number(row, 2)?;
-        let state = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key));
+        let state = scope_at(address, loaded).and_then(|key| loaded.scope_mut(&key));
         let value = value.map(|Value(json)| (json, version));
         state.map(|state| state.keys.insert((*name).into(), value));
     }
@@ -115,16 +115,16 @@ pub(super) fn whole(
     needed: &Needed<'_>,
     loaded: &mut WorkingSet,
 ) -> Result<Option<usize>, Error> {
-    for place in needed.whole.keys() {
-        if let Some(state) = scope_at(place, loaded).and_then(|key| loaded.scope_mut(&key)) {
+    for address in needed.whole.keys() {
+        if let Some(state) = scope_at(address, loaded).and_then(|key| loaded.scope_mut(&key)) {
             state.complete = true;
         }
     }
     let mut end = None;
     for row in rows {
-        let (place, beyond) = found(row, &needed.whole, 4)?;
+        let (address, beyond) = found(row, &needed.whole, 4)?;
         end = earlier(end, beyond);
-        let key = scope_at(place, loaded);
+        let key = scope_at(address, loaded);
         let Some(state) = key.and_then(|key| loaded.scope_mut(&key)) else { continue };
         match (row.try_get::<Option<&str>>(1)?, row.try_get::<Option<i64>>(3)?) {
             (Some(name), _) => {

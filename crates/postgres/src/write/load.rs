@@ -27,41 +27,44 @@ use sessiond_store::{
 
 const READ_SCOPES: &str = "
 SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes, s.base
-FROM unnest($1, $2) AS k (k_app, k_user)
-JOIN scope s ON s.app_name = k_app AND s.user_id = k_user";
+FROM unnest($1, $2, $3) AS k (k_place, k_app, k_user)
+JOIN scope s ON s.place = k_place AND s.app_name = k_app AND s.user_id = k_user";
 
 const LOCKED_SCOPES: &str = "ORDER BY s.user_id = '', s.app_name, s.user_id FOR UPDATE OF s";
 
 /// What was never written to gets a row, so that it can be locked. It may stay empty: a sweep looks at it.
 const INSERT_SCOPES: &str = "
 WITH made AS (
-    INSERT INTO scope SELECT k_app, k_user, 0, 0, 0, 0, 0 FROM unnest($1, $2) AS k (k_app, k_user)
-    ON CONFLICT (app_name, user_id) DO NOTHING RETURNING app_name, user_id)
-INSERT INTO emptied SELECT app_name, user_id FROM made
-ON CONFLICT (app_name, user_id) DO NOTHING";
+    INSERT INTO scope SELECT k_place, k_app, k_user, 0, 0, 0, 0, 0
+    FROM unnest($1, $2, $3) AS k (k_place, k_app, k_user)
+    ON CONFLICT (place, app_name, user_id) DO NOTHING RETURNING place, app_name, user_id)
+INSERT INTO emptied SELECT place, app_name, user_id FROM made
+ON CONFLICT (place, app_name, user_id) DO NOTHING";
 
 /// The session at an address, which is locked.
-const AT: &str = "x.app_name = k_app AND x.user_id = k_user AND x.session_id = k_session";
+const AT: &str =
+    "x.place = k_place AND x.app_name = k_app AND x.user_id = k_user AND x.session_id = k_session";
 
 /// The rows of a node.
-const OF_NODE: &str = "s.app_name = k_app AND s.user_id = k_user AND s.incarnation = k_incarnation";
+const OF_NODE: &str = "s.place = k_place AND s.app_name = k_app AND s.user_id = k_user
+    AND s.incarnation = k_incarnation";
 
-/// The nodes at addresses, each with its place and with more columns. They are found first: the planner could otherwise go through the
+/// The nodes at addresses, each with its number and with more columns. They are found first: the planner could otherwise go through the
 /// rows of all sessions of a user.
 fn nodes(more: &str) -> String {
-    let arrays: String = (4..4 + more.matches(',').count()).map(|at| format!(", ${at}")).collect();
+    let arrays: String = (5..5 + more.matches(',').count()).map(|at| format!(", ${at}")).collect();
     format!(
         "WITH k AS MATERIALIZED (
              SELECT k.*, x.state_bytes AS k_bytes, CASE k_session WHEN '' THEN 0 ELSE x.incarnation END AS k_incarnation
-             FROM unnest($1, $2, $3{arrays}) WITH ORDINALITY
-                 AS k (k_app, k_user, k_session{more}, k_at) LEFT JOIN session x ON {AT})"
+             FROM unnest($1, $2, $3, $4{arrays}) WITH ORDINALITY
+                 AS k (k_place, k_app, k_user, k_session{more}, k_at) LEFT JOIN session x ON {AT})"
     )
 }
 
 static LOCK_SESSIONS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {SESSION_COLUMNS}
-         FROM unnest($1, $2, $3) AS k (k_app, k_user, k_session) JOIN session x ON {AT}
+         FROM unnest($1, $2, $3, $4) AS k (k_place, k_app, k_user, k_session) JOIN session x ON {AT}
          ORDER BY x.app_name, x.user_id, x.session_id FOR UPDATE OF x"
     )
 });
@@ -71,7 +74,7 @@ static LOCK_SCOPES: LazyLock<String> = LazyLock::new(|| format!("{READ_SCOPES} {
 static KEYS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{} SELECT k_at, CASE WHEN fits THEN value END, version, fits FROM (
-             SELECT k_at, s.value, s.version, k_at <= $5
+             SELECT k_at, s.value, s.version, k_at <= $6
                  OR sum(octet_length(s.value) + {KEY_BYTES}) OVER (ORDER BY k_at) <= {GROUP_BYTES} AS fits
              FROM k JOIN state s ON {OF_NODE} AND s.name = k_name) found",
         nodes(", k_name")
@@ -82,9 +85,10 @@ static KEYS: LazyLock<String> = LazyLock::new(|| {
 static WHOLE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{}, w AS MATERIALIZED (
-             SELECT k.*, s.version, k_at <= $4
+             SELECT k.*, s.version, k_at <= $5
                  OR sum(coalesce(s.state_bytes, k_bytes)) OVER (ORDER BY k_at) <= {GROUP_BYTES} AS fits
-             FROM k LEFT JOIN scope s ON k_session = '' AND s.app_name = k_app AND s.user_id = k_user)
+             FROM k LEFT JOIN scope s ON k_session = '' AND s.place = k_place
+                 AND s.app_name = k_app AND s.user_id = k_user)
          SELECT k_at, NULL::text, NULL::text, version, fits FROM w
          UNION ALL
          SELECT k_at, s.name, s.value, s.version, fits
@@ -93,18 +97,22 @@ static WHOLE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// The event with an id.
+const IS_EVENT: &str =
+    "e.place = k_place AND e.incarnation = k_incarnation AND e.event_id = k_event";
+
 static EVENTS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{}, h AS MATERIALIZED (
-             SELECT k_at, k_incarnation, k_event, e.fingerprint AS h_fingerprint,
+             SELECT k_at, k_place, k_incarnation, k_event, e.fingerprint AS h_fingerprint,
                  e.fingerprint = k_fingerprint AS h_same,
                  sum(CASE WHEN e.fingerprint = k_fingerprint THEN {EVENT_BYTES} ELSE 0 END)
                      OVER (ORDER BY k_at)
-                     <= CASE WHEN k_at <= $6 THEN {REPLAY_BYTES} ELSE {GROUP_BYTES} END AS h_fits
-             FROM k JOIN event e ON e.incarnation = k_incarnation AND e.event_id = k_event)
+                     <= CASE WHEN k_at <= $7 THEN {REPLAY_BYTES} ELSE {GROUP_BYTES} END AS h_fits
+             FROM k JOIN event e ON {IS_EVENT})
          SELECT k_at, h_fingerprint, NOT h_same OR h_fits, {EVENT_COLUMNS}
          FROM h LEFT JOIN event e
-             ON h_same AND h_fits AND e.incarnation = k_incarnation AND e.event_id = k_event",
+             ON h_same AND h_fits AND {IS_EVENT}",
         nodes(", k_event, k_fingerprint")
     )
 });
@@ -131,7 +139,7 @@ fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
 fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
     [
         Columns::new(KEYS.as_str())
-            .addresses(needed.keys.keys().map(|(place, _)| place))
+            .addresses(needed.keys.keys().map(|(address, _)| address))
             .texts(needed.keys.keys().map(|(_, name)| *name))
             .number(of_first(&needed.keys)),
         Columns::new(WHOLE.as_str()).addresses(needed.whole.keys()).number(of_first(&needed.whole)),
@@ -141,7 +149,7 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
             .fingerprints(needed.events.keys().map(|(.., fingerprint)| *fingerprint))
             .number(of_first(&needed.events)),
         Columns::new(REQUESTS.as_str())
-            .addresses(needed.requests.iter().map(|(place, _)| place))
+            .addresses(needed.requests.iter().map(|(address, _)| address))
             .texts(needed.requests.iter().map(|(_, id)| *id)),
         Columns::new(DATABASE_TIME),
     ]

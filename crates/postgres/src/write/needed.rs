@@ -10,7 +10,7 @@ use sessiond_core::commit::{Address, Mode, ReadSet};
 /// The address of what has state. That of an application has no user and no session id, that of a user no session id.
 pub(super) type NodeAddress = SessionKey;
 
-/// What is read, with the place in the group of the first request that needs it, in that order.
+/// What is read, with the position in the group of the first request that needs it, in that order.
 pub(super) type Asked<T> = IndexMap<T, usize>;
 
 /// What a group locks and reads.
@@ -39,7 +39,7 @@ impl<'r> Needed<'r> {
                 Some(Address::Session(key)) => needed.add_session(at, key, needs),
                 Some(Address::Shared(scope)) => {
                     let narrowest = needed.add_scopes(at, scope.app_name(), scope.user_id(), needs);
-                    let request = needs.request_id.map(|id| (place(&narrowest), id));
+                    let request = needs.request_id.map(|id| (address_of(&narrowest), id));
                     needed.requests.extend(request);
                     // A precondition or a request id may concern it without any key.
                     needed.scopes.insert(narrowest);
@@ -47,7 +47,7 @@ impl<'r> Needed<'r> {
             }
         }
         let Self { whole, keys, .. } = &mut needed;
-        keys.retain(|(place, _), at| match whole.get_mut(place) {
+        keys.retain(|(address, _), at| match whole.get_mut(address) {
             Some(first) => {
                 *first = *at.min(first);
                 false
@@ -85,19 +85,19 @@ impl<'r> Needed<'r> {
             if needs.mode(node.kind()) != Mode::Observe {
                 self.scopes.insert(node.clone());
             }
-            self.add_keys(at, &place(&node), node.kind(), needs);
+            self.add_keys(at, &address_of(&node), node.kind(), needs);
             self.visible.insert(node);
         }
         narrowest
     }
 
-    fn add_keys(&mut self, at: usize, place: &NodeAddress, kind: ScopeKind, needs: &ReadSet<'r>) {
+    fn add_keys(&mut self, at: usize, address: &NodeAddress, kind: ScopeKind, needs: &ReadSet<'r>) {
         if needs.all_state {
-            self.whole.entry(place.clone()).or_insert(at);
+            self.whole.entry(address.clone()).or_insert(at);
             return;
         }
         for key in needs.keys().filter(|key| key.scope() == Some(kind)) {
-            self.keys.entry((place.clone(), key.name())).or_insert(at);
+            self.keys.entry((address.clone(), key.name())).or_insert(at);
         }
     }
 }
@@ -108,7 +108,7 @@ pub(super) fn of_first<T>(asked: &Asked<T>) -> u64 {
 }
 
 /// The address of an application or a user.
-fn place(node: &Node) -> NodeAddress {
+fn address_of(node: &Node) -> NodeAddress {
     SessionKey {
         app_name: node.app_name.clone(),
         user_id: node.user_id.clone(),

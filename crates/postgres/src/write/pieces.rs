@@ -19,10 +19,13 @@ const PURGED_BYTES: u64 = 1 << 20;
 const SHORT_ROWS: usize = 64;
 
 /// The rows of a node.
-const OF_NODE: &str = "app_name = $1 AND user_id = $2 AND incarnation = $3";
+const OF_NODE: &str = "place = $1 AND app_name = $2 AND user_id = $3 AND incarnation = $4";
+
+/// The rows of an application or a user, and of its sessions.
+const OF_SCOPE: &str = "place = $1 AND app_name = $2 AND user_id = $3";
 
 /// Those of an application or a user, in a table without an incarnation.
-const OF_LOG: &str = "app_name = $1 AND user_id = $2 AND $3::bigint = 0";
+const OF_LOG: &str = "place = $1 AND app_name = $2 AND user_id = $3 AND $4::bigint = 0";
 
 /// Bytes of a snapshot, which need not be read for that.
 const SNAPSHOT_BYTES: &str = "pg_column_size(key_names) + pg_column_size(key_values)";
@@ -32,18 +35,18 @@ type Rows = (&'static str, &'static str, &'static str, &'static str);
 
 /// Of a session.
 const OF_SESSION: [Rows; 5] = [
-    ("event", "sequence", "incarnation = $3", EVENT_BYTES),
-    ("marker", "sequence", "incarnation = $3", "0"),
-    ("snapshot", "version", "incarnation = $3", SNAPSHOT_BYTES),
-    ("state", "name", "incarnation = $3", "0"),
-    ("request", "request_id", "incarnation = $3", "0"),
+    ("event", "sequence", "incarnation = $4", EVENT_BYTES),
+    ("marker", "sequence", "incarnation = $4", "0"),
+    ("snapshot", "version", "incarnation = $4", SNAPSHOT_BYTES),
+    ("state", "name", "incarnation = $4", "0"),
+    ("request", "request_id", "incarnation = $4", "0"),
 ];
 
 /// Of an application or a user, up to a version. Snapshots come first: a log without its beginning is read only behind one.
-const OF_SCOPE: [Rows; 3] = [
-    ("snapshot", "version", "version <= $4 AND incarnation = $3", SNAPSHOT_BYTES),
-    ("scope_log", "version", "version <= $4 AND $3::bigint = 0", "0"),
-    ("state", "name", "version <= $4 AND incarnation = $3 AND value IS NULL", "0"),
+const OF_SHARED: [Rows; 3] = [
+    ("snapshot", "version", "version <= $5 AND incarnation = $4", SNAPSHOT_BYTES),
+    ("scope_log", "version", "version <= $5 AND $4::bigint = 0", "0"),
+    ("state", "name", "version <= $5 AND incarnation = $4 AND value IS NULL", "0"),
 ];
 
 /// Writes the pieces of a change set.
@@ -94,9 +97,9 @@ async fn copy(
     ];
     for (table, version, columns, first) in tables {
         let sql = format!(
-            "INSERT INTO {table} (app_name, user_id, incarnation, {columns})
-             SELECT app_name, user_id, $4, {columns} FROM {table}
-             WHERE {OF_NODE} AND {version} >= $5 AND {version} <= $6 ORDER BY {version}"
+            "INSERT INTO {table} (place, app_name, user_id, incarnation, {columns})
+             SELECT place, app_name, user_id, $5, {columns} FROM {table}
+             WHERE {OF_NODE} AND {version} >= $6 AND {version} <= $7 ORDER BY {version}"
         );
         let copy = Columns::new(sql).node(from).number(to.incarnation.0).number(first);
         copy.number(up_to).all(connection).await?;
@@ -105,7 +108,7 @@ async fn copy(
 }
 
 async fn set_lease(connection: &Connection, fork: &Node, lease_secs: i64) -> Result<()> {
-    let sql = format!("UPDATE tombstone SET lease_secs = $4 WHERE {OF_NODE}");
+    let sql = format!("UPDATE tombstone SET lease_secs = $5 WHERE {OF_NODE}");
     let set = Columns::new(sql).node(fork).value(Type::INT8, lease_secs);
     set.all(connection).await.map(drop)
 }
@@ -129,7 +132,8 @@ async fn purge_short(connection: &Connection, sessions: &[Node]) -> Result<()> {
     if sessions.is_empty() {
         return Ok(());
     }
-    let of_k = "app_name = k_app AND user_id = k_user AND incarnation = k_incarnation";
+    let of_k = "place = k_place AND app_name = k_app AND user_id = k_user
+        AND incarnation = k_incarnation";
     let rows = |(table, ..): &Rows| {
         format!(
             "(SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {of_k} LIMIT {SHORT_ROWS} + 1) t)"
@@ -141,7 +145,8 @@ async fn purge_short(connection: &Connection, sessions: &[Node]) -> Result<()> {
              SELECT k_at, {rows} AS rows, (
                  SELECT coalesce(sum({EVENT_BYTES}), 0) FROM (
                      SELECT body, set_json FROM event WHERE {of_k} LIMIT {SHORT_ROWS}) t) AS bytes
-             FROM unnest($1, $2, $3) WITH ORDINALITY AS k (k_app, k_user, k_incarnation, k_at))
+             FROM unnest($1, $2, $3, $4) WITH ORDINALITY
+                 AS k (k_place, k_app, k_user, k_incarnation, k_at))
          SELECT k_at FROM (
              SELECT k_at, sum(rows) OVER (ORDER BY k_at) AS rows,
                  sum(bytes) OVER (ORDER BY k_at) AS bytes
@@ -153,7 +158,7 @@ async fn purge_short(connection: &Connection, sessions: &[Node]) -> Result<()> {
     let short = short.collect::<Result<Vec<&Node>>>()?;
     let tables = OF_SESSION.iter().map(|(table, ..)| *table).chain(["tombstone"]);
     for table in tables {
-        let delete = Columns::delete(table, "app_name, user_id, incarnation");
+        let delete = Columns::delete(table, "place, app_name, user_id, incarnation");
         delete.nodes(short.iter().copied()).all(connection).await?;
     }
     Ok(())
@@ -161,12 +166,12 @@ async fn purge_short(connection: &Connection, sessions: &[Node]) -> Result<()> {
 
 /// Removes some rows of an application or a user that was removed at a version, and then what names it here.
 async fn purge_scope(connection: &Connection, scope: &Node, through: Version) -> Result<()> {
-    for rows in &OF_SCOPE {
+    for rows in &OF_SHARED {
         if purge_rows(connection, scope, Some(through), rows).await? {
             return Ok(());
         }
     }
-    let sql = format!("DELETE FROM ended_scope WHERE {OF_LOG} AND through = $4");
+    let sql = format!("DELETE FROM ended_scope WHERE {OF_LOG} AND through = $5");
     Columns::new(sql).node(scope).number(through).all(connection).await.map(drop)
 }
 
@@ -178,10 +183,10 @@ async fn purge_rows(
     (table, key, condition, bytes): &Rows,
 ) -> Result<bool> {
     let sql = format!(
-        "DELETE FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition} AND {key} <= (
+        "DELETE FROM {table} WHERE {OF_SCOPE} AND {condition} AND {key} <= (
              SELECT max({key}) FROM (
                  SELECT {key}, sum({bytes}) OVER (ORDER BY {key}) - ({bytes}) AS bytes_before
-                 FROM (SELECT * FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
+                 FROM (SELECT * FROM {table} WHERE {OF_SCOPE} AND {condition}
                        ORDER BY {key} LIMIT {PURGED_ROWS}) t
              ) piece WHERE bytes_before < {PURGED_BYTES})
          RETURNING 1"
@@ -197,15 +202,17 @@ async fn purge_rows(
 /// would join each row of the application's log with each that is found, so there is no join: a piece is a range of the index.
 async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
     let Some(node) = Node::shared(scope) else { return Ok(()) };
+    let named = "place = $1 AND app_name = $2 AND source_user = $3";
     let update = format!(
         "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
              source_session = NULL, source_sequence = NULL
-         WHERE app_name = $1 AND source_user = $2 AND version <= (
+         WHERE {named} AND version <= (
              SELECT max(version) FROM (
-                 SELECT version FROM scope_log WHERE app_name = $1 AND source_user = $2
+                 SELECT version FROM scope_log WHERE {named}
                  ORDER BY version LIMIT {PURGED_ROWS}) piece)"
     );
-    Columns::new(update).text(&node.app_name).text(&node.user_id).all(connection).await?;
+    let update = Columns::new(update).place([node.app_name.as_str(), ""]);
+    update.text(&node.app_name).text(&node.user_id).all(connection).await?;
     let delete = format!(
         "DELETE FROM request WHERE {OF_NODE} AND request_id = ANY(ARRAY(
              SELECT request_id FROM request WHERE {OF_NODE} LIMIT {PURGED_ROWS}))"

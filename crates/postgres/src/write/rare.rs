@@ -59,20 +59,23 @@ fn node(row: &Row) -> Result<Node> {
 /// an `EXISTS`.
 const EMPTIED: &str = "
 SELECT k_at, CASE k_user
-        WHEN '' THEN coalesce((SELECT 1 FROM session WHERE app_name = k_app LIMIT 1),
+        WHEN '' THEN coalesce((SELECT 1 FROM session_list WHERE app_name = k_app LIMIT 1),
             (SELECT 1 FROM scope WHERE app_name = k_app AND user_id > '' LIMIT 1))
-        ELSE (SELECT 1 FROM session WHERE app_name = k_app AND user_id = k_user LIMIT 1)
+        ELSE (SELECT 1 FROM session
+            WHERE place = k_place AND app_name = k_app AND user_id = k_user LIMIT 1)
     END IS NOT NULL,
-    coalesce((SELECT 1 FROM scope_log WHERE app_name = k_app AND source_user = k_user LIMIT 1),
-        (SELECT 1 FROM request WHERE app_name = k_app AND user_id = k_user AND incarnation = 0
-            LIMIT 1)) IS NOT NULL
-FROM unnest($1, $2) WITH ORDINALITY AS k (k_app, k_user, k_at) ORDER BY k_at";
+    coalesce((SELECT 1 FROM scope_log
+            WHERE place = k_app_place AND app_name = k_app AND source_user = k_user LIMIT 1),
+        (SELECT 1 FROM request WHERE place = k_place AND app_name = k_app AND user_id = k_user
+            AND incarnation = 0 LIMIT 1)) IS NOT NULL
+FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (k_place, k_app, k_user, k_app_place, k_at)
+ORDER BY k_at";
 
 /// The markers of sessions.
 const MARKERS: &str = "
 SELECT m.incarnation, m.sequence, m.rewind_to
-FROM unnest($1, $2, $3) AS k (k_app, k_user, k_incarnation) JOIN marker m
-    ON m.app_name = k_app AND m.user_id = k_user AND m.incarnation = k_incarnation
+FROM unnest($1, $2, $3, $4) AS k (k_place, k_app, k_user, k_incarnation) JOIN marker m
+    ON m.place = k_place AND m.app_name = k_app AND m.user_id = k_user AND m.incarnation = k_incarnation
 ORDER BY m.incarnation, m.sequence";
 
 pub(super) async fn read_version_floor(connection: &Connection) -> Result<Version> {
@@ -135,7 +138,7 @@ pub(super) async fn read(
         }
         if let Some(fork) = needs.fork {
             let lease = "SELECT lease_secs FROM tombstone
-                WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 FOR UPDATE";
+                WHERE place = $1 AND app_name = $2 AND user_id = $3 AND incarnation = $4 FOR UPDATE";
             let node = Node::session(key, fork);
             for row in Columns::new(lease).node(&node).all(connection).await? {
                 if row.try_get::<i64>(0)? > loaded.now.secs() {
@@ -177,7 +180,9 @@ pub(super) async fn read_swept(
     let found = swept.expired.iter().filter_map(|key| loaded.addresses.get(key).copied().flatten());
     let infos = found.filter_map(|it| Some(&loaded.sessions.get(&it)?.info));
     loaded.expired = infos.filter(|info| info.expired(loaded.now)).cloned().collect();
-    for row in Columns::new(EMPTIED).scopes(swept.emptied.iter()).all(connection).await? {
+    let applications = swept.emptied.iter().map(|node| [node.app_name.as_str(), ""]);
+    let emptied = Columns::new(EMPTIED).scopes(swept.emptied.iter()).places(applications);
+    for row in emptied.all(connection).await? {
         let key = swept.emptied[asked(&row, swept.emptied.len())?].key();
         let (is_used, is_named) = (row.try_get(1)?, row.try_get(2)?);
         loaded.emptied.push(Emptied { key, is_used, is_named });

@@ -2,22 +2,25 @@
 //!
 //! The requests of a user stay in one lane as long as one of them is in flight, so that they take effect in the order in which they
 //! came. Otherwise those that change or check an application's key go to the lane of the application, where they wait in a queue instead of
-//! for each other's locks, and the rest are spread by user.
+//! for each other's locks, and the rest to that of the user. The lane of either is that of its place: each lane has a range of places, so
+//! that a group touches few partitions.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::super::prelude::*;
-use sessiond_core::commit::{Address, Mode, Request, read_set};
+use sessiond_core::{
+    commit::{Address, Mode, Request, read_set},
+    domain::token::Digest,
+};
+use sessiond_store::place::{PLACES, place_of};
 
 /// The lanes of users that have requests in flight, by the hash of their names: those of the same hash share a lane.
 pub(super) struct Routes {
     lanes: usize,
-    held: Mutex<HashMap<u64, InLane>>,
+    held: Mutex<HashMap<Digest, InLane>>,
 }
 
 struct InLane {
@@ -28,7 +31,7 @@ struct InLane {
 /// Keeps a user in its lane until it is dropped.
 pub(in super::super) struct Route {
     routes: Arc<Routes>,
-    user: Option<u64>,
+    user: Option<Digest>,
 }
 
 impl Routes {
@@ -46,10 +49,11 @@ impl Routes {
             Some(Address::Shared(scope)) => (Some(scope.app_name()), scope.user_id()),
             Some(Address::Session(key)) => (Some(&key.app_name), Some(&key.user_id)),
         };
-        let user = app.zip(user).map(|(app, user)| hash(&["user", app.as_str(), user.as_str()]));
-        let app = app.map_or(0, |app| hash(&["app", app.as_str()]));
+        let app = app.map_or("", AppName::as_str);
         let is_of_user = needs.mode(ScopeKind::Application) == Mode::Observe;
-        let mut lane = self.lane(user.filter(|_| is_of_user).unwrap_or(app));
+        let of = user.filter(|_| is_of_user).map_or("", UserId::as_str);
+        let mut lane = self.lane([app, of]);
+        let user = user.map(|user| Digest::of_texts(&[app, user.as_str()]));
         if let Some(user) = user {
             let mut held = self.lock();
             let in_lane = held.entry(user).or_insert(InLane { lane, requests: 0 });
@@ -59,18 +63,13 @@ impl Routes {
         (lane, Route { routes: Arc::clone(self), user })
     }
 
-    fn lane(&self, hash: u64) -> usize {
-        usize::try_from(hash % self.lanes as u64).unwrap_or(0)
+    fn lane(&self, name: [&str; 2]) -> usize {
+        usize::try_from(place_of(&name)).unwrap_or(0) * self.lanes / usize::from(PLACES)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, InLane>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, InLane>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn hash(names: &[&str]) -> u64 {
-    // No name has a NUL.
-    xxh3_64(names.join("\0").as_bytes())
 }
 
 impl Drop for Route {
@@ -136,7 +135,7 @@ mod tests {
             let needs = read_set(request);
             assert_eq!(needs.mode(ScopeKind::Application), Mode::Check, "{request:?}");
             let routes = Routes::new(1 << 16);
-            assert_eq!(routes.route(request).0, routes.lane(hash(&["app", "a"])), "{request:?}");
+            assert_eq!(routes.route(request).0, routes.lane(["a", ""]), "{request:?}");
             let needed = Needed::of(&[needs]);
             assert!(needed.scopes.contains(&Node::application(&AppName::new("a").unwrap())));
         }
@@ -153,11 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn users_are_spread_and_sweeps_are_not() {
+    fn users_are_spread_and_sweeps_are_in_one_lane() {
         let routes = Routes::new(4);
         let lane = |at: usize| routes.route(&Request::Delete(key(&at.to_string()).into())).0;
         let lanes: std::collections::BTreeSet<usize> = (0..100).map(lane).collect();
         assert_eq!(lanes.len(), 4);
-        assert_eq!(routes.route(&Request::Sweep).0, 0);
+        assert_eq!(routes.route(&Request::Sweep).0, routes.lane(["", ""]));
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of sessions, with the table beside them that lists them.
+//! The rows of sessions, with the tables beside them that list and find them.
 
 use super::{
     super::{prelude::*, row::SESSION_COLUMNS},
@@ -8,15 +8,29 @@ use super::{
 use sessiond_core::commit::SessionRow;
 use sessiond_store::rows::labels_text;
 
-const ADDRESS: &str = "app_name, user_id, session_id";
+const ADDRESS: &str = "place, app_name, user_id, session_id";
 
-const LIST: &str = "session_list (app_name, user_id, session_id, last_event_secs)";
+const LIST: &str = "session_list (place, app_name, user_id, session_id, last_event_secs)";
+
+const NAME: &str = "place, session_id, app_name, user_id";
 
 const UPDATE_LIST: &str = "
 UPDATE session_list l SET last_event_secs = k.new_secs
-FROM unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, new_secs)
+FROM unnest($1, $2, $3, $4, $5, $6) AS k (place, app_name, user_id, session_id, secs, new_secs)
 WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
+
+/// The columns of [`NAME`].
+fn names<'a>(
+    statement: Columns<'a>,
+    keys: impl Iterator<Item = &'a SessionKey> + Clone,
+) -> Columns<'a> {
+    statement
+        .places(keys.clone().map(|key| [key.session_id.as_str()]))
+        .texts(keys.clone().map(|key| &key.session_id))
+        .texts(keys.clone().map(|key| &key.app_name))
+        .texts(keys.map(|key| &key.user_id))
+}
 
 /// Deletes sessions. Those that the group made have no rows yet.
 pub(super) fn delete<'a>(removed: &[SessionInfo], stored: &'a Stored) -> Vec<Columns<'a>> {
@@ -26,21 +40,22 @@ pub(super) fn delete<'a>(removed: &[SessionInfo], stored: &'a Stored) -> Vec<Col
     let keys = infos.clone().map(|info| &info.key);
     let sessions =
         Columns::delete("session", &format!("{ADDRESS}, incarnation")).addresses(keys.clone());
-    let listed =
-        Columns::delete("session_list", &format!("{ADDRESS}, last_event_secs")).addresses(keys);
+    let listed = Columns::delete("session_list", &format!("{ADDRESS}, last_event_secs"))
+        .addresses(keys.clone());
     vec![
+        names(Columns::delete("session_name", NAME), keys),
         sessions.numbers(infos.clone().map(|info| info.incarnation.0)),
         listed.signed(infos.map(|info| info.last_event_time.secs())),
     ]
 }
 
 /// Inserts new sessions.
-pub(super) fn insert<'a>(rows: &[&'a SessionRow], changed: &Changed<'_>) -> [Columns<'a>; 2] {
+pub(super) fn insert<'a>(rows: &[&'a SessionRow], changed: &Changed<'_>) -> [Columns<'a>; 3] {
     let infos = rows.iter().map(|row| &row.info);
     let keys = infos.clone().map(|info| &info.key);
     let snapshots = infos.clone().map(|info| changed.snapshots_of(info.incarnation));
     let origins = infos.clone().map(|info| info.forked_from.as_ref());
-    let sessions = Columns::insert(&format!("session ({SESSION_COLUMNS})"), "")
+    let sessions = Columns::insert(&format!("session (place, {SESSION_COLUMNS})"), "")
         .addresses(keys.clone())
         .numbers(infos.clone().map(|info| info.incarnation.0))
         .numbers(infos.clone().map(|info| info.last_sequence))
@@ -58,7 +73,10 @@ pub(super) fn insert<'a>(rows: &[&'a SessionRow], changed: &Changed<'_>) -> [Col
         .texts(origins.clone().map(|origin| origin.map(|it| &it.key.session_id)))
         .signed(origins.map(|origin| origin.map(|it| it.sequence.cast_signed())));
     let listed = infos.map(|info| info.last_event_time.secs());
-    [sessions, Columns::insert(LIST, "").addresses(keys).signed(listed)]
+    let list = Columns::insert(LIST, "").addresses(keys.clone()).signed(listed);
+    let named = Columns::insert(&format!("session_name ({NAME}, session_place)"), "");
+    let places = keys.clone().map(|key| [key.app_name.as_str(), key.user_id.as_str()]);
+    [sessions, list, names(named, keys).places(places)]
 }
 
 /// Changes what events change of sessions that are there.
