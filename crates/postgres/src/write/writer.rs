@@ -213,12 +213,13 @@ impl Writer {
             match self.recorded().await {
                 Ok(transaction) if transaction == self.transaction => return Ok(()),
                 Ok(_) => return Err(Failure::Again(cause)),
-                Err(error) if instant() >= until => {
+                // A database that went back does not tell.
+                Err(error) if instant() >= until || matches!(error, Fault::Behind { .. }) => {
                     debug!(%error, "the outcome of a commit stays unknown");
                     return Err(Error::OutcomeUnknown(cause).into());
                 }
-                Err(cause) => {
-                    debug!(%cause, "the outcome of a commit is asked for again");
+                Err(error) => {
+                    debug!(%error, "the outcome of a commit is asked for again");
                     self.disconnect();
                     sleep(BACKOFF_FIRST).await;
                 }
@@ -227,10 +228,10 @@ impl Writer {
     }
 
     /// The number of the last transaction that was committed. Once it is told, this is durable, with everything that it waited for.
-    async fn recorded(&mut self) -> Result<i64, Cause> {
+    async fn recorded(&mut self) -> Result<i64> {
         let (limit, id) = (self.shared.limit(), self.id);
         let used_secs = self.shared.clock.now().secs();
-        let connection = self.connect().await.map_err(Cause::new)?;
+        let connection = self.connect().await?;
         let read = async {
             connection.begin().await?;
             let select = Columns::new(RECORDED).value(Type::BYTEA, &id[..]);
@@ -238,8 +239,7 @@ impl Writer {
             connection.batch(COMMIT).await?;
             rows.first().map_or(Ok(0), |row| row.try_get(0))
         };
-        let read: Result<Result<i64>, _> = timeout(limit, read).await;
-        read.map_err(Cause::new)?.map_err(Cause::new)
+        timeout(limit, read).await?
     }
 }
 
