@@ -149,7 +149,7 @@ fn a_command_of_another_group_is_told_where_there_is_one() {
         (&["session", "append"], Some("tip: a similar subcommand exists: 'event append'")),
         (&["session", "watch"], Some("tip: a similar subcommand exists: 'watch'")),
         (&["get"], Some("tip: some similar subcommands exist: 'session get', 'state get'")),
-        (&["statte"], Some("tip: a similar subcommand exists: 'state'")),
+        (&["statte"], Some("tip: some similar subcommands exist: 'store', 'state'")),
         (&["qwerty"], None),
     ];
     for (arguments, tip) in tips {

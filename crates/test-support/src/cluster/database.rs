@@ -16,7 +16,7 @@ use std::{
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-use super::{PATIENCE, pooled_server, query, query_blocking, shared_server};
+use super::{PATIENCE, pooled_server, query, query_blocking, shared_server, variable};
 
 /// Attempts to drop a database. In each the server waits five seconds for the sessions that it ends, and one of them may wait for the disk
 /// for longer.
@@ -75,7 +75,8 @@ impl Drop for Database {
 /// The URL of a schema of its own for a test in this folder, the same one each time, so that the test can open its store again. It is
 /// dropped with its tables after the folder has gone.
 ///
-/// Schemas share a database: notifications and locks that are not on tables reach other tests.
+/// Schemas share a database: notifications and locks that are not on tables reach other tests. Its transactions have the isolation that
+/// SESSIOND_TEST_POSTGRES_ISOLATION names.
 pub fn database_of(folder: &Path) -> String {
     let (name, is_new) = schema_of(folder);
     if is_new {
@@ -83,7 +84,11 @@ pub fn database_of(folder: &Path) -> String {
     }
     let server = server();
     let separator = if server.contains('?') { '&' } else { '?' };
-    format!("{server}{separator}options=-csearch_path%3D{name}")
+    let isolation = variable("SESSIOND_TEST_POSTGRES_ISOLATION");
+    let isolation = isolation.map_or_else(String::new, |level| {
+        format!("%20-cdefault_transaction_isolation%3D{}", level.replace(' ', "%5C%20"))
+    });
+    format!("{server}{separator}options=-csearch_path%3D{name}{isolation}")
 }
 
 /// The same through pgbouncer, as a role that owns the schema and nothing else. The pooler refuses `options`, so the role has the search
