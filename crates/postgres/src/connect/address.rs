@@ -162,7 +162,7 @@ impl Address {
         self.limit().saturating_mul(2).saturating_add(STAGGER.saturating_mul(others))
     }
 
-    /// What to connect with to a host now.
+    /// The configuration for a host, with the password of now.
     fn current(&self, host: usize) -> Config {
         let mut config = self.hosts[host].clone();
         match self.password_file.as_deref().map(read_password).transpose() {

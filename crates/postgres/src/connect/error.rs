@@ -120,7 +120,7 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// What an engine of several servers says of one of them has no code of its own: Citus calls all of it XX000.
+/// Engines of several servers have no code for what one of them says: Citus calls all of it XX000.
 fn says(error: &tokio_postgres::Error, text: &str) -> bool {
     error.as_db_error().is_some_and(|error| error.message().contains(text))
 }

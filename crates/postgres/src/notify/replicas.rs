@@ -150,7 +150,7 @@ async fn listen_once(shared: &Shared, id: StoreId) -> Result<()> {
     let (sender, mut received) = mpsc::channel(INBOX);
     let connection = shared.connect_to_listen(sender).await?;
     let mut listen = format!("LISTEN {}", channel(id));
-    // What was sent while nothing listened is lost.
+    // Notifications that were sent while nothing listened are lost.
     let mut is_new = true;
     loop {
         // LISTEN changes nothing the second time. Its answer shows that the connection is alive.
