@@ -74,7 +74,7 @@ impl WatchItem {
     /// Bytes that are buffered for it.
     fn bytes(&self) -> usize {
         match self {
-            Self::Snapshot { state, .. } => state.text_len(),
+            Self::Snapshot { state, .. } => state.bytes(),
             Self::Event(event) => event.bytes(),
             Self::StateChange { changes, .. } => changes.bytes(),
             Self::CaughtUp | Self::Heartbeat(_) | Self::SessionDeleted(_) => 0,

@@ -163,6 +163,11 @@ impl State {
         2 + self.0.iter().map(|it| it.key.as_str().len() + it.value.len() + 4).sum::<usize>()
     }
 
+    /// Bytes in memory, about. An entry takes 128 beside its texts, so that small keys take many times what they weigh.
+    pub fn bytes(&self) -> usize {
+        self.text_len() + self.0.len() * 128
+    }
+
     pub fn to_json(&self) -> Json {
         Self::json_of(&self.0)
     }

@@ -16,7 +16,7 @@ use sessiond_metrics::{GaugeShare, ReadMetrics};
 
 /// An answer of a read, which is buffered for its client.
 pub(super) trait Buffered {
-    /// Bytes of its texts, about.
+    /// Bytes in memory, about.
     fn bytes(&self) -> usize {
         0
     }
@@ -25,20 +25,20 @@ pub(super) trait Buffered {
 impl Buffered for SessionView {
     fn bytes(&self) -> usize {
         let events = self.events.iter().flat_map(|page| &page.events);
-        events.map(Event::bytes).sum::<usize>() + self.state.as_ref().map_or(0, State::text_len)
+        events.map(Event::bytes).sum::<usize>() + self.state.as_ref().map_or(0, State::bytes)
     }
 }
 
 impl Buffered for SessionPage {
     fn bytes(&self) -> usize {
-        let state = |state: &Option<State>| state.as_ref().map_or(0, State::text_len);
+        let state = |state: &Option<State>| state.as_ref().map_or(0, State::bytes);
         self.sessions.iter().map(|(info, it)| info.text_len() + state(it)).sum()
     }
 }
 
 impl Buffered for StateView {
     fn bytes(&self) -> usize {
-        self.state.text_len()
+        self.state.bytes()
     }
 }
 
