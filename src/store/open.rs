@@ -141,6 +141,9 @@ pub async fn migrate(
     is_dry_run: bool,
 ) -> Result<Vec<&'static str>, String> {
     match kind(url)? {
+        Kind::Memory | Kind::Sqlite(_) if settings.partitions.is_some() => {
+            Err("Only a PostgreSQL database has partitions. Leave --postgres-partitions out, or pass its URL with --store.".to_owned())
+        }
         Kind::Memory => Ok(Vec::new()),
         Kind::Sqlite(path) => {
             let migrate = if is_dry_run { sqlite::dry_run } else { sqlite::migrate_file };

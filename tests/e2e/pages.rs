@@ -284,8 +284,6 @@ async fn pages_of_changes_are_cut_and_complete(service: &Service) {
         };
         let (found, pages) = all_changes(service, request).await;
         let versions: Vec<_> = found.iter().map(|change| change.version).collect();
-        assert_eq!(versions, (1..=20).rev().collect::<Vec<_>>());
-        // On a busy machine a page may end for its time.
-        assert!((2..=5).contains(&pages.len()), "{}", pages.len());
+        assert_eq!((versions, pages.len()), ((1..=20).rev().collect(), 2));
     }
 }

@@ -61,6 +61,21 @@ async fn settings_of_the_planner_that_an_engine_does_not_have_are_left_out() {
     }
 }
 
+#[tokio::test]
+async fn a_pooler_without_its_flag_ends_the_start_with_the_flags_name() {
+    if shared_server().is_none() {
+        return;
+    }
+    let database = Database::create();
+    let proxy = Proxy::start(&database.url).await;
+    for code in ["42P05", "26000"] {
+        proxy.plan(move |it| it.sql.contains("meta").then_some(Fault::Fail(code)));
+        let options = PostgresOptions::new(&*proxy.url, StoreId([7; 16]));
+        let error = postgres::open(options).await.err().unwrap().to_string();
+        assert!(error.contains("--postgres-unnamed-statements"), "{code}: {error}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_without_notifications_is_asked_for_them_once_a_connection() {
     const EVENTS: u64 = 100;

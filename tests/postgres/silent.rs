@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use sessiond::{
-    domain::token::StoreId,
+    domain::{error::Error, token::StoreId},
     engine::{Engine, EngineOptions, Watch, WatchFrom, WatchItem},
     metrics::Metrics,
     store::{
@@ -108,6 +109,11 @@ async fn a_silent_database_is_unreachable_until_it_answers_again() {
     replicas.is_idle().await;
     replicas.proxy.set_silent(true);
     becomes(&replicas.watching, Condition::Unreachable).await;
+    // Also those that wait for the connections of others.
+    let reads = (0..6).map(|_| replicas.watching.read_state(read_state("a/u/s")));
+    for read in join_all(reads).await {
+        assert!(matches!(read, Err(Error::StoreUnavailable(_))), "{read:?}");
+    }
     replicas.proxy.set_silent(false);
     becomes(&replicas.watching, Condition::Ready).await;
     replicas.is_seen(&mut watch, "2").await;

@@ -59,6 +59,15 @@ fn the_number_of_partitions_is_that_of_the_first_migration() {
 }
 
 #[test]
+fn a_file_has_no_partitions() {
+    let folder = TempDir::new().unwrap();
+    let refused = migrate(&file_in(folder.path()), &["--postgres-partitions", "4"]);
+    let says = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{says}");
+    assert!(says.contains("Only a PostgreSQL database has partitions."), "{says}");
+}
+
+#[test]
 fn a_file_of_this_version_needs_no_step() {
     let folder = TempDir::new().unwrap();
     let store = file_in(folder.path());

@@ -51,10 +51,11 @@ impl Shared {
     pub(super) fn new(options: PostgresOptions) -> Result<Self, AddressError> {
         let PostgresSettings { password_file, listen_url, .. } = &options.settings;
         let parse = |url: &String| Address::parse(url, password_file.as_deref());
+        let of_listener = |error| AddressError::Listen(Box::new(error));
         Ok(Self {
             replica: fastrand::u64(..),
             address: parse(&options.url)?,
-            listen_address: listen_url.as_ref().map(parse).transpose()?,
+            listen_address: listen_url.as_ref().map(parse).transpose().map_err(of_listener)?,
             fence: Fence::default(),
             heard: Heard::default(),
             notifier: Notifier::default(),

@@ -15,8 +15,8 @@ use super::{
 };
 use sessiond_core::{
     commit::{
-        ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, KeyRow, RequestRow,
-        ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
+        ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KeyRow, RequestRow, ScopeChange,
+        ScopeKey, ScopeLogRow, SessionRow,
     },
     read::{Node, finish, past},
 };
@@ -227,7 +227,7 @@ impl Writer {
         }
         let (Self { tables, grown, .. }, node) = (self, log.node);
         for (name, KeyRow { is_new, value, version }) in state {
-            *grown += KEY_BYTES + name.len() + value.as_ref().map_or(0, Json::len);
+            *grown += ENTRY_BYTES + name.len() + value.as_ref().map_or(0, Json::len);
             match value {
                 None => {
                     tables.run("DELETE FROM state WHERE node = ?1 AND name = ?2", (node, name))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{log::Log, prelude::*, read::Snapshot, writer::Writer};
 use sessiond_core::{
     commit::{
-        Address, KEY_BYTES, PastState, REPLAY_BYTES, ReadSet, SWEPT_SESSIONS, ScopeKey, ScopeState,
+        Address, PastState, REPLAY_BYTES, ReadSet, SWEPT_SESSIONS, ScopeKey, ScopeState,
         SessionState, StoredEvent,
     },
     read::{Node, SessionRecord, event_heads, finish, past},
@@ -166,7 +166,7 @@ impl Writer {
             tables.each(sql, [state.row], |row| {
                 let (name, value, version): (Box<str>, _, _) =
                     (row.get(0)?, row::value(row, 1)?, row.get(2)?);
-                *grown += KEY_BYTES + name.len() + value.len();
+                *grown += ENTRY_BYTES + name.len() + value.len();
                 state.keys.insert(name, Some((value, version)));
                 Ok(true)
             })?;
@@ -177,7 +177,7 @@ impl Writer {
             let name = key.name();
             if !state.keys.contains_key(name) {
                 let value = tables.key(state.row, name)?;
-                *grown += KEY_BYTES + name.len() + value.as_ref().map_or(0, |(it, _)| it.len());
+                *grown += ENTRY_BYTES + name.len() + value.as_ref().map_or(0, |(it, _)| it.len());
                 state.keys.insert(name.into(), value);
             }
         }

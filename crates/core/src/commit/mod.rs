@@ -31,8 +31,8 @@ pub use request::{
     StateUpdate, StateUpdated,
 };
 pub use working_set::{
-    Emptied, KEY_BYTES, PastState, SWEPT_SESSIONS, ScopeState, SessionState, StoredEvent,
-    WorkingSet, entry_bytes,
+    Emptied, PastState, SWEPT_SESSIONS, ScopeState, SessionState, StoredEvent, WorkingSet,
+    entry_bytes,
 };
 
 /// Decides one request on top of what was loaded and of what the requests before it changed. The answer may be sent once the changes

@@ -3,8 +3,8 @@
 use hashbrown::hash_map::Entry;
 
 use super::{
-    ChangeSet, KEY_BYTES, KeyRow, Refusal, ScopeChange, ScopeKey, ScopeLogRow, ScopeState,
-    SessionRow, SessionState, Source, WorkingSet, entry_bytes, working_set::VisibleScopes,
+    ChangeSet, KeyRow, Refusal, ScopeChange, ScopeKey, ScopeLogRow, ScopeState, SessionRow,
+    SessionState, Source, WorkingSet, entry_bytes, working_set::VisibleScopes,
 };
 use crate::domain::{delta::changes, field::FieldPath, limits::SCOPE_BYTES, prelude::*};
 
@@ -164,7 +164,7 @@ impl Transaction<'_> {
     /// Everything that is visible from a scope, for an answer.
     pub fn state(&mut self, scope: &Scope) -> Result<State, Refusal> {
         let state = self.loaded.state(scope)?;
-        *self.work += state.text_len() + state.0.len() * KEY_BYTES;
+        *self.work += state.bytes();
         Ok(state)
     }
 

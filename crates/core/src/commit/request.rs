@@ -86,16 +86,15 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Bytes of its texts, about.
+    /// Bytes in memory, about.
     pub fn bytes(&self) -> usize {
-        let state = |state: &State| state.text_len();
         match self {
-            Self::Created(created) => state(&created.state),
-            Self::Forked((_, of_fork)) => state(of_fork),
-            Self::StateUpdated(updated) => state(&updated.state),
-            Self::Appended(Appended { events, state: after, .. }) => {
+            Self::Created(created) => created.state.bytes(),
+            Self::Forked((_, state)) => state.bytes(),
+            Self::StateUpdated(updated) => updated.state.bytes(),
+            Self::Appended(Appended { events, state, .. }) => {
                 let events = events.iter().map(|it| it.event.bytes()).sum::<usize>();
-                events + after.as_ref().map_or(0, state)
+                events + state.as_ref().map_or(0, State::bytes)
             }
             Self::Updated(_)
             | Self::Deleted(_)

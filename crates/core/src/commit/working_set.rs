@@ -232,7 +232,7 @@ impl WorkingSet {
 impl PastState {
     /// In memory, about.
     pub fn bytes(&self) -> usize {
-        self.state.iter().map(|(name, (value, _))| KEY_BYTES + name.len() + value.len()).sum()
+        self.state.iter().map(|(name, (value, _))| ENTRY_BYTES + name.len() + value.len()).sum()
     }
 }
 
@@ -273,9 +273,6 @@ impl ScopeState {
 /// Sessions that one sweep ends, and sessions that are gone whose rows it removes: a few milliseconds of the writer. One commit of them
 /// is hardly shorter for fewer.
 pub const SWEPT_SESSIONS: usize = 256;
-
-/// Bytes in memory of a key in the map of its scope, about, without name and value.
-pub const KEY_BYTES: usize = 96;
 
 /// What a key counts towards the size of its scope: its name, as JSON writes it, and its value.
 pub fn entry_bytes(name: &str, value: &Json) -> usize {

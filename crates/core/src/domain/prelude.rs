@@ -14,7 +14,9 @@ pub use super::{
     permission::Visibility,
     precondition::Precondition,
     scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
-    session::{Expiration, ForkOrigin, Incarnation, Labels, SessionInfo, State, StateEntry},
+    session::{
+        ENTRY_BYTES, Expiration, ForkOrigin, Incarnation, Labels, SessionInfo, State, StateEntry,
+    },
     time::Time,
     token::{Life, Position, StoreId},
     trace::TraceId,

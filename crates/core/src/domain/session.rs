@@ -139,6 +139,9 @@ impl SessionInfo {
 /// Damaged keys that an answer names.
 const DAMAGED_KEYS: usize = 20;
 
+/// Bytes in memory of an entry of a state, about, without key and value.
+pub const ENTRY_BYTES: usize = 96;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateEntry {
     pub key: StateKey,
@@ -163,9 +166,9 @@ impl State {
         2 + self.0.iter().map(|it| it.key.as_str().len() + it.value.len() + 4).sum::<usize>()
     }
 
-    /// Bytes in memory, about. An entry takes 128 beside its texts, so that small keys take many times what they weigh.
+    /// Bytes in memory, about: small keys take many times what they weigh.
     pub fn bytes(&self) -> usize {
-        self.text_len() + self.0.len() * 128
+        self.text_len() + self.0.len() * ENTRY_BYTES
     }
 
     pub fn to_json(&self) -> Json {

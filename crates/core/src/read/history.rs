@@ -75,7 +75,8 @@ impl KeyChangeQuery {
                 return Ok(());
             }
             let (mut past, from) = snapshot(rows, node, *base, at.saturating_sub(1)).await?;
-            scan.look(1 + past.len(), 0);
+            // It is no row that the page misses.
+            scan.look(1 + past.len(), 1 + past.len());
             let earlier = past.remove(self.key.name());
             if let (0, Some(own)) = (at, own) {
                 let creation = earlier.map(|(value, version)| {

@@ -72,6 +72,8 @@ pub enum AddressError {
     NoHost,
     #[error("The URL of the database cannot be read: {0}. Write {FORM}?NAME=VALUE&NAME=VALUE.")]
     Invalid(String),
+    #[error("--postgres-listen-url cannot be used. {0}")]
+    Listen(Box<Self>),
     #[error("The password is both in the URL and in a file. Remove one of them.")]
     TwoPasswords,
     #[error("The password file '{path}' cannot be read ({cause}). Make it readable for this user.")]

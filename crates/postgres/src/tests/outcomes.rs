@@ -44,6 +44,43 @@ async fn a_transaction_that_ended_without_a_commit_is_decided_again() {
     assert_eq!(events(&fixture).await, 0);
 }
 
+/// Citus has one code for all that its workers say.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_internal_error_of_an_engine_is_what_it_says() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let connection = fixture.shared.connect().await.unwrap();
+    let raised = async |message: &str| {
+        let raise = format!("DO $$ BEGIN RAISE '{message}' USING ERRCODE = 'XX000'; END $$");
+        connection.batch(&raise).await.unwrap_err()
+    };
+    let duplicate = raised("duplicate key value violates unique constraint").await;
+    assert!(!duplicate.is_lost() && matches!(Failure::from(duplicate), Failure::Again(_)));
+    let other = raised("something else").await;
+    assert!(matches!(Failure::from(other), Failure::Error(Error::Internal(_))));
+    let worker = raised("connection to the remote node failed").await;
+    assert!(worker.is_lost() && matches!(Error::from(worker), Error::StoreUnavailable(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_logged_once_a_minute() {
+    let url = "postgres://me@127.0.0.1:1/x";
+    let shared = Shared::new(PostgresOptions::new(url, StoreId([7; 16]))).unwrap();
+    let mut logged = Vec::new();
+    for _ in 0..5 {
+        logged.push(shared.logs_outage());
+        tokio::time::advance(Duration::from_secs(30)).await;
+    }
+    assert_eq!(logged, [true, false, true, false, true]);
+}
+
+#[test]
+fn the_url_of_the_listener_is_told_from_that_of_the_store() {
+    let mut options = PostgresOptions::new("postgres://me@127.0.0.1/x", StoreId([7; 16]));
+    options.settings.listen_url = Some("nonsense".to_owned());
+    let error = Shared::new(options).err().unwrap().to_string();
+    assert!(error.starts_with("--postgres-listen-url cannot be used."), "{error}");
+}
+
 /// Options under which waiting ends soon. The limit also holds for the statements that make the tables and for the pauses within
 /// a transaction, which a busy machine has to keep.
 fn soon(mut options: PostgresOptions) -> PostgresOptions {

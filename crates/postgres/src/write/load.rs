@@ -19,7 +19,7 @@ use super::{
     rare,
     stored::Stored,
 };
-use sessiond_core::commit::{KEY_BYTES, REPLAY_BYTES, ReadSet, WorkingSet};
+use sessiond_core::commit::{REPLAY_BYTES, ReadSet, WorkingSet};
 use sessiond_store::{
     group::{Failure, GROUP_BYTES},
     rows::{EVENT_BYTES, EVENT_COLUMNS},
@@ -75,7 +75,7 @@ static KEYS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{} SELECT k_at, CASE WHEN fits THEN value END, version, fits FROM (
              SELECT k_at, s.value, s.version, k_at <= $6
-                 OR sum(octet_length(s.value) + {KEY_BYTES}) OVER (ORDER BY k_at) <= {GROUP_BYTES} AS fits
+                 OR sum(octet_length(s.value) + {ENTRY_BYTES}) OVER (ORDER BY k_at) <= {GROUP_BYTES} AS fits
              FROM k JOIN state s ON {OF_NODE} AND s.name = k_name) found",
         nodes(", k_name")
     )

@@ -1,7 +1,6 @@
 //! What the writer keeps in memory stays within its bound, whether it was loaded or written.
 
 use super::*;
-use sessiond_core::commit::KEY_BYTES;
 
 /// Users, each with a session and a state of a fifth of the bound.
 const USERS: usize = 12;
@@ -25,7 +24,8 @@ async fn filled() -> (Fixture, DirectWriter) {
 fn kept_bytes(writer: &Writer) -> usize {
     let sessions = writer.loaded.sessions.values().map(|session| &session.own);
     let keys = writer.loaded.scopes.values().chain(sessions).flat_map(|scope| &scope.keys);
-    keys.map(|(name, it)| KEY_BYTES + name.len() + it.as_ref().map_or(0, |(it, _)| it.len())).sum()
+    keys.map(|(name, it)| ENTRY_BYTES + name.len() + it.as_ref().map_or(0, |(it, _)| it.len()))
+        .sum()
 }
 
 /// Sends a request for every user. What is kept never exceeds the bound.
