@@ -6,6 +6,7 @@
 mod events;
 pub mod invocations;
 mod lag;
+mod position;
 mod prelude;
 mod sessions;
 pub mod watch;

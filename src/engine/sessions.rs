@@ -6,7 +6,9 @@ use std::{
     fmt::Display,
 };
 
-use super::{Engine, List, bad_page_token, events, new_event_id, place, prelude::*, watch::life};
+use super::{
+    Engine, List, bad_page_token, events, new_event_id, place, position::life, prelude::*,
+};
 use crate::{
     domain::{json::Json, template::render},
     read::list_key,

@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    mem,
     pin::{Pin, pin},
     time::Duration,
 };
@@ -15,13 +16,16 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{Engine, lag::LagShare, prelude::*};
+use super::{
+    Engine,
+    lag::LagShare,
+    position::{check_lives, life, resume, scopes_seen_from},
+    prelude::*,
+};
 use crate::{
     access::Policies,
     domain::Sequence,
-    store::{
-        Bases, ScopeChange, StateQuery, StateView, Subscription, WatchPermit, WatchQuery, instant,
-    },
+    store::{ScopeChange, StateQuery, StateView, Subscription, WatchPermit, WatchQuery, instant},
 };
 
 /// Seconds without any message after which a watch sends a heartbeat: below the minute after which load balancers close a stream.
@@ -36,7 +40,7 @@ const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 /// Time until a watch looks again whether a session has gone that has expired.
 const EXPIRED_AGAIN: Duration = Duration::from_secs(1);
 
-/// Time for which a watch tries again to read a store that is away: a switch-over of the database takes three seconds.
+/// Time for which a watch tries again to read a store that is unavailable: a switch-over of the database takes three seconds.
 const OUTAGE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +80,7 @@ impl WatchItem {
         match self {
             Self::Snapshot { state, .. } => state.bytes(),
             Self::Event(event) => event.bytes(),
-            Self::StateChange { changes, .. } => changes.bytes(),
+            Self::StateChange { changes, .. } => changes.text_len(),
             Self::CaughtUp | Self::Heartbeat(_) | Self::SessionDeleted(_) => 0,
         }
     }
@@ -96,8 +100,10 @@ pub struct Watch {
     complete: bool,
     caught_up: bool,
     ended: bool,
-    /// Since when its reads have failed, because the store is away.
-    away: Option<Instant>,
+    /// Bytes of the item that was passed on last.
+    passed: usize,
+    /// Since when its reads have failed, because the store is unavailable.
+    unavailable: Option<Instant>,
     /// The wakes that the last page was read after.
     wakes: u64,
     lag: LagShare,
@@ -163,63 +169,14 @@ impl Engine {
             complete: false,
             caught_up: false,
             ended: false,
-            away: None,
+            passed: 0,
+            unavailable: None,
             wakes: 0,
             lag,
             _permit: permit,
             _watch_permit: watch_permit,
         })
     }
-}
-
-/// The life of a scope that was read at a position.
-pub(super) fn life(
-    scope: &Scope,
-    info: Option<&SessionInfo>,
-    bases: Bases,
-    position: Position,
-) -> Option<Life> {
-    info.map(Life::of_session).or_else(|| bases.life(scope, position.versions))
-}
-
-/// A watch that has not seen the end of a user's or an application's earlier life does not know which keys are gone.
-fn check_lives(bases: Bases, position: Position) -> Result<(), Error> {
-    if !bases.are_past(position.versions) {
-        return Ok(());
-    }
-    let fault = "The state that the watch has followed was removed with its user or application. Start the watch without a cursor.";
-    Err(Error::invalid("cursor", Reason::BadCursor, fault))
-}
-
-fn scopes_seen_from(scope: &Scope) -> impl Iterator<Item = Scope> {
-    let app = scope.app_name();
-    let user = scope.user_id().map(|user| Scope::User(app.clone(), user.clone()));
-    let session = matches!(scope, Scope::Session(_)).then(|| scope.clone());
-    [session, user, Some(Scope::Application(app.clone()))].into_iter().flatten()
-}
-
-/// The position of a cursor. A store that was restored from a copy may lack what a cursor has seen. Continuing there would skip
-/// whatever gets those numbers next, so such a cursor is refused as well.
-fn resume(
-    Cursor { store, scope, position }: Cursor,
-    this_store: StoreId,
-    this_scope: &Scope,
-    present: Position,
-) -> Result<Position, Error> {
-    let is_ahead =
-        position.sequence > present.sequence || position.versions.are_ahead(present.versions);
-    let fault = if store != this_store {
-        return Err(Error::CursorOfOtherStore);
-    } else if scope != Digest::of_scope(this_scope) {
-        "The cursor belongs to another scope. Send a cursor from a watch of this scope, or start the watch without a cursor."
-    } else if position.incarnation != present.incarnation {
-        "The cursor belongs to an earlier session with the same id. Start the watch without a cursor."
-    } else if is_ahead {
-        return Err(Error::cursor_ahead());
-    } else {
-        return Ok(position);
-    };
-    Err(Error::invalid("cursor", Reason::BadCursor, fault))
 }
 
 impl Watch {
@@ -244,6 +201,8 @@ impl Watch {
     }
 
     async fn next_item(&mut self) -> Result<(WatchItem, Position), Error> {
+        // Its response has been made.
+        self.context.account.give_back(mem::take(&mut self.passed));
         let mut heartbeat = pin!(sleep(Duration::from_secs(HEARTBEAT_SECS)));
         loop {
             if self.engine.draining.is_cancelled() {
@@ -254,7 +213,7 @@ impl Watch {
                 self.check()?;
             }
             if let Some(item) = self.ready.pop_front() {
-                self.context.account.give_back(item.0.bytes());
+                self.passed = item.0.bytes();
                 return Ok(item);
             }
             if self.complete {
@@ -299,7 +258,7 @@ impl Watch {
             Err(error) => return self.wait_again(error, heartbeat).await,
             Ok(page) => page,
         };
-        self.away = None;
+        self.unavailable = None;
         check_lives(page.bases, self.position)?;
         self.complete = page.complete;
         self.expire_time = page.expire_time;
@@ -336,7 +295,7 @@ impl Watch {
                 retry_after_millis,
             } => *retry_after_millis,
             Error::StoreUnavailable(_)
-                if self.away.get_or_insert_with(instant).elapsed() <= OUTAGE =>
+                if self.unavailable.get_or_insert_with(instant).elapsed() <= OUTAGE =>
             {
                 250
             }

@@ -11,7 +11,7 @@ use prost::Message;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
-use super::{Handlers, call::Call, prelude::*};
+use super::{Handlers, call::Call, large::encoded, prelude::*};
 use crate::{
     engine::dropped_keys,
     proto::v1::{
@@ -184,7 +184,7 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
         let (append, mode) = append?;
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = handlers.engine.append_events(&call.context, append).await?;
-        Ok(encode::append_event(answer, dropped, mode.inner()))
+        Ok(encoded(answer, |it| encode::append_event(it, dropped, mode.inner())).await)
     });
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),

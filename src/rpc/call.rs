@@ -49,9 +49,8 @@ impl Call {
     /// An item of this stream: a call with an id and an account of its own, and the stream's trace and deadline.
     pub fn item(&self) -> Self {
         let spans = self.context.spans.as_ref().map(Spans::item);
-        let (account, work) = (self.context.account.item(), Work::default());
-        let (request_id, context) = (CallId::next(), self.context.clone());
-        let context = RequestContext { request_id, spans, account, work, ..context };
+        let (account, request_id) = (self.context.account.item(), CallId::next());
+        let context = RequestContext { request_id, spans, account, ..self.context.clone() };
         Self { method: self.method, context }
     }
 

@@ -6,21 +6,63 @@ use tokio::{
     task::block_in_place,
 };
 
+use super::prelude::*;
+use crate::{
+    engine::{List, SessionAnswer, WatchItem},
+    store::{Appended, Created, StateUpdated},
+};
+
 /// Entries of states in a response that is large: a millisecond of work, or several as a Struct.
 const LARGE: usize = 4096;
 
-/// One at a time, so that the processor is left to others as well, and that those whose turn has not come take no more memory.
+/// One at a time, so that the processor is left to others as well.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// Encodes a response that has so many entries of states.
-pub async fn encoded<T>(entries: usize, encode: impl FnOnce() -> T) -> T {
-    let is_shared = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
-    if entries < LARGE || is_shared {
-        return encode();
+/// What a response is made of.
+pub trait Answer {
+    /// The entries of its states.
+    fn entries(&self) -> usize;
+}
+
+fn of(state: Option<&State>) -> usize {
+    state.map_or(0, |state| state.0.len())
+}
+
+/// Gives the entries of answers.
+macro_rules! answers {
+    ($($type:ty: |$it:ident| $entries:expr;)*) => {
+        $(impl Answer for $type {
+            fn entries(&self) -> usize {
+                let $it = self;
+                $entries
+            }
+        })*
+    };
+}
+
+answers! {
+    Created: |it| of(Some(&it.state));
+    (SessionInfo, State): |it| of(Some(&it.1));
+    Appended: |it| of(it.state.as_ref());
+    StateUpdated: |it| of(Some(&it.state));
+    SessionAnswer: |it| of(it.state.as_ref());
+    List<(SessionInfo, Option<State>)>: |it| it.items.iter().map(|(_, state)| of(state.as_ref())).sum();
+    (List<StateEntry>, Option<Life>): |it| it.0.items.len();
+    Result<(WatchItem, String), Error>: |it| match it {
+        Ok((WatchItem::Snapshot { state, .. }, _)) => of(Some(state)),
+        _ => 0,
+    };
+}
+
+/// Encodes a response.
+pub async fn encoded<A: Answer, T>(answer: A, encode: impl FnOnce(A) -> T) -> T {
+    let has_threads = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if answer.entries() < LARGE || !has_threads() {
+        return encode(answer);
     }
     // It is never closed.
     let _turn = TURN.acquire().await;
-    block_in_place(encode)
+    block_in_place(|| encode(answer))
 }
 
 #[cfg(test)]
@@ -29,6 +71,12 @@ mod tests {
 
     use super::*;
 
+    impl Answer for usize {
+        fn entries(&self) -> usize {
+            *self
+        }
+    }
+
     /// With one thread of the runtime, which the encoding of a large response would hold.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_large_response_holds_up_no_other_task() {
@@ -36,7 +84,7 @@ mod tests {
         let end = Arc::new(Barrier::new(2));
         let other = Arc::clone(&end);
         let large = tokio::spawn(async move {
-            encoded(LARGE, || {
+            encoded(LARGE, |_| {
                 begun.send(()).unwrap();
                 other.wait()
             })
@@ -44,10 +92,10 @@ mod tests {
         });
         let small = tokio::spawn(async move {
             begins.recv().unwrap();
-            let second = tokio::spawn(encoded(LARGE, || ()));
+            let second = tokio::spawn(encoded(LARGE, |_| ()));
             tokio::task::yield_now().await;
             assert!(!second.is_finished(), "large ones take turns");
-            assert_eq!(encoded(LARGE - 1, || 7).await, 7);
+            assert_eq!(encoded(LARGE - 1, |it| it).await, LARGE - 1);
             end.wait();
             second.await.unwrap();
         });

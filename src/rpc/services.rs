@@ -5,7 +5,7 @@ use tonic::{Request, Response, Status, Streaming, codegen::BoxStream};
 
 use super::{Handlers, append_stream::answers, call::Call, large::encoded, prelude::*};
 use crate::{
-    engine::{WatchItem, dropped_keys},
+    engine::dropped_keys,
     proto::v1::{
         admin_service_server::AdminService, event_service_server::EventService,
         session_service_server::SessionService, state_service_server::StateService,
@@ -46,37 +46,37 @@ macro_rules! service {
 service! { SessionService |engine, context| {
     create_session(CreateSessionRequest: (new, mode)) -> CreateSessionResponse = {
         let dropped = encode::dropped_temp_keys(new.state.iter().map(|(key, _)| key));
-        Ok(encode::create_session(engine.store.create_session(context, new).await?, dropped, mode))
+        let created = engine.store.create_session(context, new).await?;
+        Ok(encoded(created, |it| encode::create_session(it, dropped, mode)).await)
     };
     get_session(GetSessionRequest: ((query, invocation), mode)) -> GetSessionResponse = {
         let answer = engine.get_session(context, query, invocation).await?;
-        let entries = answer.state.as_ref().map_or(0, |state| state.0.len());
-        Ok(encoded(entries, || encode::get_session(answer, mode)).await)
+        Ok(encoded(answer, |it| encode::get_session(it, mode)).await)
     };
     list_sessions(ListSessionsRequest: ((query, token), mode)) -> ListSessionsResponse = {
         let list = engine.list_sessions(context, query, token).await?;
-        let entries = list.items.iter().filter_map(|(_, state)| state.as_ref()).map(|state| state.0.len());
-        Ok(encoded(entries.sum(), || encode::list_sessions(list, mode)).await)
+        Ok(encoded(list, |it| encode::list_sessions(it, mode)).await)
     };
     update_session(UpdateSessionRequest: update) -> UpdateSessionResponse =
         Ok(encode::update_session(engine.store.update_session(context, update).await?, engine.store.id()));
     delete_session(DeleteSessionRequest: delete) -> DeleteSessionResponse =
         engine.delete_session(context, delete).await.map(|()| v1::DeleteSessionResponse {});
     fork_session(ForkSessionRequest: (fork, mode)) -> ForkSessionResponse =
-        Ok(encode::fork_session(engine.store.fork_session(context, fork).await?, mode));
+        Ok(encoded(engine.store.fork_session(context, fork).await?, |it| encode::fork_session(it, mode)).await);
     rewind_session(RewindSessionRequest: (rewind, mode)) -> RewindSessionResponse =
-        Ok(encode::rewind_session(engine.store.rewind_session(context, rewind).await?, mode));
+        Ok(encoded(engine.store.rewind_session(context, rewind).await?, |it| encode::rewind_session(it, mode)).await);
 }}
 
 service! { EventService |engine, context| {
     append_event(AppendEventRequest: (append, mode)) -> AppendEventResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = engine.append_events(context, append).await?;
-        Ok(encode::append_event(answer, dropped, mode))
+        Ok(encoded(answer, |it| encode::append_event(it, dropped, mode)).await)
     };
     append_events(AppendEventsRequest: (append, mode)) -> AppendEventsResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
-        Ok(encode::append_events(engine.append_events(context, append).await?, dropped, mode))
+        let answer = engine.append_events(context, append).await?;
+        Ok(encoded(answer, |it| encode::append_events(it, dropped, mode)).await)
     };
     list_events(ListEventsRequest: ((query, token), mode)) -> ListEventsResponse =
         Ok(encode::list_events(engine.list_events(context, query, token).await?, mode));
@@ -96,10 +96,10 @@ service! { EventService |engine, context| {
 service! { StateService |engine, context| {
     get_state(GetStateRequest: ((query, page, invocation), mode)) -> GetStateResponse = {
         let answer = engine.get_state(context, query, page, invocation).await?;
-        Ok(encoded(answer.0.items.len(), || encode::get_state(answer, mode)).await)
+        Ok(encoded(answer, |it| encode::get_state(it, mode)).await)
     };
     update_state(UpdateStateRequest: (update, mode)) -> UpdateStateResponse =
-        Ok(encode::update_state(engine.update_state(context, update).await?, mode));
+        Ok(encoded(engine.update_state(context, update).await?, |it| encode::update_state(it, mode)).await);
     list_key_changes(ListKeyChangesRequest: ((query, token), mode)) -> ListKeyChangesResponse =
         Ok(encode::list_key_changes(engine.list_key_changes(context, query, token).await?, mode));
     render_template(RenderTemplateRequest: (key, template, invocation)) -> RenderTemplateResponse =
@@ -139,12 +139,9 @@ impl WatchService for Handlers {
         let open = (watch, call, cursor);
         Ok(Response::new(Box::pin(try_unfold(open, move |(mut watch, call, cursor)| async move {
             let Some(next) = watch.next().await else { return Ok(None) };
-            let entries = match &next {
-                Ok((WatchItem::Snapshot { state, .. }, _)) => state.0.len(),
-                _ => 0,
-            };
-            let encode = || next.map(|(item, cursor)| encode::watch(item, cursor, mode));
-            let message = encoded(entries, encode).await.map_err(|error| {
+            let message =
+                encoded(next, |it| it.map(|(item, cursor)| encode::watch(item, cursor, mode)));
+            let message = message.await.map_err(|error| {
                 call.stream_status(&error, cursor.as_deref().map(|cursor| ("cursor", cursor)))
             })?;
             let cursor = Some(message.cursor.clone());

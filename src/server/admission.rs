@@ -4,11 +4,8 @@
 //! The last quarter of it is for callers that have less than their share.
 
 use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -21,8 +18,8 @@ use tonic::{
 
 use super::health::refusal;
 use crate::{
-    access::{Identity, Principal},
     domain::error::{Bounded, Error},
+    store::CallerId,
 };
 
 /// Calls in flight at most, over all connections: two groups of writes, which even a store that commits 1,000 writes a second answers before
@@ -44,15 +41,18 @@ pub struct Admission {
 }
 
 #[derive(Default)]
-struct Calls {
-    in_flight: AtomicUsize,
-    shares: Shares,
+struct Calls(Mutex<InFlight>);
+
+#[derive(Default)]
+struct InFlight {
+    all: usize,
+    /// Callers without any are not kept, so there are no more than calls.
+    of: HashMap<CallerId, usize>,
 }
 
 pub struct Permit {
     calls: Arc<Calls>,
-    /// `None`: a caller without an identity.
-    caller: Option<Arc<Identity>>,
+    caller: CallerId,
 }
 
 impl Default for Admission {
@@ -64,25 +64,19 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// A permit for a call, if one is free for this caller.
-    pub fn permit(&self, principal: &Principal) -> Option<Permit> {
-        let calls = &self.calls;
-        let caller = match principal {
-            Principal::Local => None,
-            Principal::Identified(identity) => Some(Arc::clone(identity)),
-        };
-        if let Some(caller) = &caller {
-            let are_scarce = calls.in_flight.load(Relaxed) >= MOST_CALLS - MOST_CALLS / 4;
-            if !calls.shares.begin(&caller.name, MOST_CALLS, are_scarce) {
-                return None;
-            }
-        }
-        let one_more = |calls| (calls < MOST_CALLS).then_some(calls + 1);
-        if calls.in_flight.fetch_update(Relaxed, Relaxed, one_more).is_err() {
-            caller.inspect(|caller| calls.shares.end(&caller.name));
+    /// A permit for a call, if one is free for this caller. When few are, a caller has no more than its share: permits are divided among those
+    /// that have calls in flight and one more, which may come.
+    pub fn permit(&self, caller: CallerId) -> Option<Permit> {
+        let mut calls = self.calls.lock();
+        let own = calls.of.get(&caller).copied().unwrap_or(0);
+        let share = MOST_CALLS / (calls.of.len() + 1);
+        let are_scarce = calls.all >= MOST_CALLS - MOST_CALLS / 4;
+        if calls.all >= MOST_CALLS || (are_scarce && own >= share) {
             return None;
         }
-        Some(Permit { calls: Arc::clone(calls), caller })
+        calls.all += 1;
+        calls.of.insert(caller, own + 1);
+        Some(Permit { calls: Arc::clone(&self.calls), caller })
     }
 
     /// The answer to a call for which no permit is free. Its message is not decoded.
@@ -105,47 +99,21 @@ pub async fn after_rest(request: Request<Body>, answer: Response<Body>) -> Respo
     answer
 }
 
-/// Calls in flight by the name of their caller. Callers without any are not kept, so there are no more than calls.
-#[derive(Default)]
-struct Shares(Mutex<HashMap<String, usize>>);
-
-impl Shares {
-    /// Counts a call. When permits are scarce, not one of a caller that has its share of them: permits are divided among those that have
-    /// calls in flight and one more, which may come.
-    fn begin(&self, caller: &str, permits: usize, are_scarce: bool) -> bool {
-        let mut calls = self.lock();
-        let share = permits / (calls.len() + 1);
-        let own = calls.get(caller).copied().unwrap_or(0);
-        if are_scarce && own >= share {
-            return false;
-        }
-        match calls.get_mut(caller) {
-            Some(own) => *own += 1,
-            None => drop(calls.insert(caller.to_owned(), 1)),
-        }
-        true
-    }
-
-    fn end(&self, caller: &str) {
-        let mut calls = self.lock();
-        if let Some(own) = calls.get_mut(caller) {
-            *own -= 1;
-            if *own == 0 {
-                calls.remove(caller);
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+impl Calls {
+    fn lock(&self) -> MutexGuard<'_, InFlight> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.calls.in_flight.fetch_sub(1, Relaxed);
-        if let Some(caller) = &self.caller {
-            self.calls.shares.end(&caller.name);
+        let mut calls = self.calls.lock();
+        calls.all -= 1;
+        if let Entry::Occupied(mut own) = calls.of.entry(self.caller) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
         }
     }
 }

@@ -37,7 +37,10 @@ use crate::{
     access::Principal,
     domain::error::{Bounded, Error},
     rpc::{ConnectionId, Method, methods},
-    store::account::{Account, CallAccount, ConnectionAccount},
+    store::{
+        CallerId,
+        account::{Account, CallAccount, ConnectionAccount},
+    },
 };
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
@@ -224,6 +227,11 @@ impl Shared {
             };
         };
         let is_own = path.starts_with(SERVICES);
+        // The client of a stream may send this much while the server reads nothing. Other requests are read as they come.
+        let window = if method.client_streams { STREAM_WINDOW_BYTES as usize } else { 0 };
+        if let Err(full) = account.take(window) {
+            return refused(request, &full).await;
+        }
         let request = match self.whole(request, method, account, is_own).await {
             Ok(request) => request,
             Err(refusal) => return Ok(refusal.into_http()),
@@ -234,7 +242,8 @@ impl Shared {
         let Some(services) = services.filter(|_| !is_health) else {
             return self.health.clone().call(request).await;
         };
-        let Some(_permit) = self.admission.permit(principal) else {
+        let caller = CallerId::new(principal, connection.account.number);
+        let Some(_permit) = self.admission.permit(caller) else {
             return Ok(self.admission.refuse(request).await);
         };
         let _executed = self.in_flight.calls.token();
@@ -252,10 +261,6 @@ impl Shared {
         let (parts, body) = request.into_parts();
         let (method, account) = (Arc::clone(method), account.clone());
         let is_one_message = !method.client_streams;
-        if !is_one_message {
-            // Its client may send this much while the server reads nothing. Other requests are read as they come.
-            account.take(STREAM_WINDOW_BYTES as usize).map_err(|full| refusal(&full))?;
-        }
         // Streams of our services end by themselves, with the answers that are left.
         let phase = (is_one_message || !is_own).then(|| self.phase.clone());
         let messages = Messages::new(body, &parts.headers, method, account, phase);

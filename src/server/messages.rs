@@ -109,8 +109,7 @@ impl Messages {
     /// The next message with its header, uncompressed; `None`: the request ends.
     async fn next(&mut self, mut until: Option<Instant>) -> Result<Option<Bytes>, Status> {
         loop {
-            if let Some((message, more)) = self.take()? {
-                self.charge(more, until).await?;
+            if let Some(message) = self.take(until).await? {
                 return Ok(Some(message));
             }
             if !self.buffer.is_empty() {
@@ -180,9 +179,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Takes a whole message from the buffer, if one is there, with the bytes that are to be charged beside those that were sent: of its text,
-    /// if it was compressed, and of the decoded message.
-    fn take(&mut self) -> Result<Option<(Bytes, usize)>, Status> {
+    /// Takes a whole message from the buffer, if one is there. Charges what it is decompressed into before it is, and what it is decoded into.
+    async fn take(&mut self, until: Option<Instant>) -> Result<Option<Bytes>, Status> {
         let Some(&[flag, ref length @ ..]) = self.buffer.first_chunk::<HEADER>() else {
             return Ok(None);
         };
@@ -197,13 +195,23 @@ impl Messages {
         if self.buffer.len() - HEADER < length {
             return Ok(None);
         }
+        let is_gzip = flag == 1 && self.is_gzip;
+        if is_gzip {
+            // It may become as much.
+            self.charge(self.limit(), until).await?;
+        }
         let sent = self.buffer.split_to(HEADER + length).freeze();
-        let whole = if flag == 1 && self.is_gzip { self.decompressed(&sent)? } else { sent };
+        let whole = if is_gzip { self.decompressed(&sent)? } else { sent };
+        if is_gzip {
+            let less = self.limit() + HEADER + length - whole.len();
+            self.account.give_back(less);
+            self.charged -= less;
+        }
         let memory = self.method.request.map_or(Some(0), |kind| kind.memory(&whole[HEADER..]));
         let memory = memory
             .ok_or_else(|| bad_message("too many messages within it", "Send less per call."))?;
-        let more = memory + whole.len().saturating_sub(HEADER + length);
-        Ok(Some((whole, more)))
+        self.charge(memory, until).await?;
+        Ok(Some(whole))
     }
 
     fn limit(&self) -> usize {

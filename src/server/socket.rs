@@ -1,6 +1,6 @@
 //! The socket of a connection as HTTP/2 sees it.
 //!
-//! * **Reads have a quota a turn**, which is one poll of the connection's task. HTTP/2 reads until the socket is empty before it passes a
+//! * **Reads have a quota a poll** of the connection's task. HTTP/2 reads until the socket is empty before it passes a
 //!   call on. A client that sends faster than the server takes would so delay the calls of all others by the backlog of its socket.
 //! * **Writes are buffered** until HTTP/2 flushes, so that the frames of an answer share a system call.
 //! * **The close lingers.** A kernel resets a socket that is closed while bytes of its client are unread or still on their way, and drops
@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-/// Bytes that are read in a turn. They hold fewer than 4096 calls that were begun and reset, of 25 bytes at least: the HTTP/2 library ends a
+/// Bytes that are read in a poll. They hold fewer than 4096 calls that were begun and reset, of 25 bytes at least: the HTTP/2 library ends a
 /// connection when more than 4096 reset calls wait.
 const QUOTA_BYTES: usize = 64 * 1024;
 
@@ -37,7 +37,7 @@ pub struct Socket<S: AsyncWrite + Unpin> {
     /// Bytes that were read before HTTP/2 began.
     preface: io::Cursor<Vec<u8>>,
     polls: Polls,
-    /// The turn of the last read, and the bytes that may still be read in it.
+    /// The poll of the last read, and the bytes that may still be read in it.
     quota: (u64, usize),
     /// Counts what is not flushed as in flight.
     in_flight: TaskTracker,
@@ -47,7 +47,7 @@ pub struct Socket<S: AsyncWrite + Unpin> {
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
-/// Counts the polls of a connection's task: its turns.
+/// Counts the polls of a connection's task.
 #[derive(Clone, Default)]
 pub struct Polls(Arc<AtomicU64>);
 
@@ -101,8 +101,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Socket<S> {
         if self.preface.position() < self.preface.get_ref().len() as u64 {
             return Pin::new(&mut self.preface).poll_read(cx, buffer);
         }
-        let turn = self.polls.0.load(Relaxed);
-        let left = if self.quota.0 == turn { self.quota.1 } else { QUOTA_BYTES };
+        let poll = self.polls.0.load(Relaxed);
+        let left = if self.quota.0 == poll { self.quota.1 } else { QUOTA_BYTES };
         if left == 0 {
             // Comes back behind the tasks that are ready.
             cx.waker().wake_by_ref();
@@ -110,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Socket<S> {
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        self.quota = (turn, left.saturating_sub(buffer.filled().len() - before));
+        self.quota = (poll, left.saturating_sub(buffer.filled().len() - before));
         Poll::Ready(Ok(()))
     }
 }

@@ -165,7 +165,6 @@ pub async fn a_page_has_the_expiration_of_its_session(fixture: &mut Fixture) {
     assert_eq!(whole(fixture, "a/u/s", position).await.expire_time, None);
 }
 
-/// A position beyond the end is not an error.
 /// A store that lost commits: what comes next would be taken for what was seen.
 pub async fn a_position_beyond_the_end_is_an_error(fixture: &mut Fixture) {
     let created = fixture.new_session("a/u/s", &[("app:k", "1")]).await;

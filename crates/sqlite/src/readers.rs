@@ -63,7 +63,7 @@ impl Readers {
             if reply.is_closed() {
                 return true;
             }
-            // Only as many answers are beyond the account as reads are executed.
+            // Other answers of the connection may have been made since it was checked.
             let result = account.check().and_then(|()| {
                 catch_unwind(AssertUnwindSafe(|| in_snapshot(tables, work)))
                     .unwrap_or_else(|_| Err(Error::internal("a read panicked")))

@@ -93,6 +93,13 @@ pub struct Unread {
     bytes: usize,
 }
 
+/// Bytes of a connection, of all, and of those that are not known; 0 if it is known itself.
+struct Sums {
+    own: usize,
+    all: usize,
+    unknown: usize,
+}
+
 impl Account {
     /// `ended` is called when a connection is ended for what it holds.
     pub fn new(max: usize, ended: impl Fn() + Send + Sync + 'static) -> Self {
@@ -141,14 +148,14 @@ impl All {
         u64::try_from((instant() - self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Whether a connection may hold `own` bytes while all hold `all`. One has a quarter at most, and those that are not known have a quarter
-    /// together. The last quarter of the account is for those that have less than their share of it, divided by their number and one more,
+    /// Whether a connection may hold `own` bytes while all hold `all`, and those that are not known `unknown` if it is one of them. One has a
+    /// quarter at most, and those have a quarter together. The last quarter of the account is for those that have less than their share of it, divided by their number and one more,
     /// which may come.
-    fn fits(&self, own: usize, all: usize, is_known: bool) -> bool {
+    fn fits(&self, Sums { own, all, unknown }: Sums) -> bool {
         let quarter = self.max / 4;
         let share = || quarter / self.holders.load(Relaxed).saturating_add(1);
         own <= quarter
-            && (is_known || self.unknown.load(Relaxed) <= quarter)
+            && unknown <= quarter
             && (all <= self.max - quarter || (all <= self.max && own <= share()))
     }
 
@@ -159,7 +166,7 @@ impl All {
         }
         let (now, looked) = (self.millis(), self.looked.load(Relaxed));
         let is_due =
-            looked == 0 || Duration::from_millis(now - looked.min(now)) >= LOOK_FOR_STALLED;
+            looked == 0 || Duration::from_millis(now.saturating_sub(looked)) >= LOOK_FOR_STALLED;
         if !is_due || self.looked.compare_exchange(looked, now.max(1), Relaxed, Relaxed).is_err() {
             return;
         }
@@ -218,17 +225,28 @@ impl ConnectionAccount {
         Unread { connection: Arc::clone(self), bytes }
     }
 
-    /// The bytes of the connection and of all, these included.
-    fn add(&self, bytes: usize) -> (usize, usize) {
-        let before = self.bytes.fetch_add(bytes, Relaxed);
-        if before == 0 && bytes > 0 {
+    /// Charges bytes. Returns the sums with them.
+    fn add(&self, bytes: usize) -> Sums {
+        if self.bytes.fetch_add(bytes, Relaxed) == 0 && bytes > 0 {
             self.all.holders.fetch_add(1, Relaxed);
         }
         if !self.is_known.load(Relaxed) {
-            self.unknown.fetch_add(bytes, Relaxed);
+            // In this order: whoever takes the connection's share away takes no more than all have.
             self.all.unknown.fetch_add(bytes, Relaxed);
+            self.unknown.fetch_add(bytes, Relaxed);
         }
-        (before + bytes, self.all.bytes.fetch_add(bytes, Relaxed) + bytes)
+        self.all.bytes.fetch_add(bytes, Relaxed);
+        self.sums(0)
+    }
+
+    /// What would be held with some more bytes.
+    fn sums(&self, bytes: usize) -> Sums {
+        let unknown = match self.is_known.load(Relaxed) {
+            true => 0,
+            false => self.all.unknown.load(Relaxed) + bytes,
+        };
+        let (own, all) = (self.bytes.load(Relaxed) + bytes, self.all.bytes.load(Relaxed) + bytes);
+        Sums { own, all, unknown }
     }
 
     fn give_back(&self, bytes: usize) {
@@ -245,8 +263,7 @@ impl ConnectionAccount {
     }
 
     fn has_capacity(&self, bytes: usize) -> bool {
-        let (own, all) = (self.bytes.load(Relaxed) + bytes, self.all.bytes.load(Relaxed) + bytes);
-        self.all.fits(own, all, self.is_known.load(Relaxed))
+        self.all.fits(self.sums(bytes))
     }
 
     fn is_stalled(&self, now: u64) -> bool {
@@ -267,8 +284,7 @@ impl CallAccount {
     /// Charges bytes that are about to be made. Errors: [`Error::Overloaded`], and nothing is charged.
     pub fn take(&self, bytes: usize) -> Result<(), Error> {
         let Some(Held { connection, bytes: held }) = self.0.as_deref() else { return Ok(()) };
-        let (own, all) = connection.add(bytes);
-        if connection.all.fits(own, all, connection.is_known.load(Relaxed)) {
+        if connection.all.fits(connection.add(bytes)) {
             held.fetch_add(bytes, Relaxed);
             return Ok(());
         }

@@ -67,8 +67,8 @@ macro_rules! writes {
             let request = self.admit(context, request)?;
             let application = request.app_name().clone();
             self.limits.write(&context.principal, &application, 1)?;
-            let context = charged(&self.limits, context, application, 1);
-            self.store.$method(&context, request).await
+            let charged = charged(&self.limits, context, application, 1);
+            self.store.$method(charged.as_ref().unwrap_or(context), request).await
         }
     )*};
 }
@@ -178,8 +178,8 @@ impl Gate {
         };
         let application = key.app_name.clone();
         self.limits.application_write(&application, events)?;
-        let context = charged(&self.limits, context, application, events);
-        self.store.append(&context, append.to(key)).await
+        let charged = charged(&self.limits, context, application, events);
+        self.store.append(charged.as_ref().unwrap_or(context), append.to(key)).await
     }
 
     /// A permit for a watch that begins with a read of this state. Errors: [`Error::PermissionDenied`], [`Error::RateLimited`].
@@ -251,15 +251,13 @@ impl Gate {
         read: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let read = async {
-            let Some(turns) = &self.turns else {
-                let answer = read_as(context, read).await?;
-                context.account.note(answer.bytes());
-                return Ok(answer);
+            let _turn = match &self.turns {
+                Some(turns) => Some(turns.take(context.caller).await?),
+                None => None,
             };
-            let _turn = turns.take(context.caller).await?;
-            // Only as many answers are beyond the account as reads are executed.
+            // About as many answers are beyond the account as reads are executed.
             context.account.check()?;
-            let answer = read.await?;
+            let answer = read_as(context, read).await?;
             context.account.note(answer.bytes());
             Ok(answer)
         };

@@ -93,8 +93,8 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a request and commits what it changes. The answer is of the request's kind.
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error>;
 
-    /// Reads that it executes at the same time: the others wait for their turns before. `None`: it queues reads itself, in turns between
-    /// [callers](reading), or executes each at once.
+    /// Reads that it executes at the same time: the others wait for their turns before. `None`: a read does not wait, or waits in the
+    /// store, in turns between [callers](reading).
     fn concurrent_reads(&self) -> Option<usize>;
 
     /// Reads a session with its merged state and a page of its events, now or as of an event; as of an event the answer's

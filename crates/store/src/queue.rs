@@ -65,19 +65,16 @@ impl<T> Queue<T> {
         self.waits.observe((instant() - came).as_secs_f64());
     }
 
-    /// Accepts or refuses an item of this size. A full queue accepts the first item of a caller whatever its size, and further small ones up
-    /// to its share, so that a caller that fills the queue does not keep the others away. A closed one is [`Error::Draining`].
+    /// Accepts or refuses an item of this size. A full queue accepts the first item of a caller whatever its size. A closed one is
+    /// [`Error::Draining`].
     pub fn push(&self, caller: CallerId, item: T, bytes: usize) -> Result<(), Error> {
         let came = instant();
         let mut inner = self.lock();
         if inner.closed {
             return Err(Error::Draining);
         }
-        let (own, callers) = inner.items.share(caller);
-        let has_share = own >= self.max_items / (callers + 1);
-        let is_full = inner.bytes + bytes > self.max_bytes
-            || (inner.items.len() >= self.max_items && has_share);
-        if is_full && own > 0 {
+        let is_large = inner.bytes + bytes > self.max_bytes && inner.items.of(caller) > 0;
+        if is_large || !inner.items.admits(caller, self.max_items) {
             return Err(self.full.clone());
         }
         inner.bytes += bytes;

@@ -72,9 +72,16 @@ impl<T> Turns<T> {
         self.items == 0
     }
 
-    /// The items of a caller, and the number of callers that have any.
-    pub fn share(&self, caller: CallerId) -> (usize, usize) {
-        (self.lanes.get(&caller).map_or(0, |lane| lane.items.len()), self.next.len())
+    /// The items of a caller.
+    pub fn of(&self, caller: CallerId) -> usize {
+        self.lanes.get(&caller).map_or(0, |lane| lane.items.len())
+    }
+
+    /// Whether a caller may have one more item where `max` are enough: the first one always, and others up to its share, so that a caller with
+    /// many does not keep the others away. Places are divided among those that have items and one more, which may come.
+    pub fn admits(&self, caller: CallerId, max: usize) -> bool {
+        let own = self.of(caller);
+        self.items < max || own == 0 || own < max / (self.next.len() + 1)
     }
 
     /// Puts an item of some bytes behind the caller's others.

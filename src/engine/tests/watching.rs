@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::{delta::ScopeDelta, error::Reason, scope::Scope, token::Cursor};
-use crate::store::{RequestContext, StateQuery, StateUpdate};
+use crate::store::{RequestContext, StateQuery, StateUpdate, account::Account};
 
 impl World {
     async fn watch(&self, key: &SessionKey, from: WatchFrom) -> Result<Watch, Error> {
@@ -33,6 +33,25 @@ async fn a_watch_catches_up_goes_live_and_says_that_it_lives() {
     world.append(&session, None, Delta::default()).await.unwrap();
     assert_eq!(sequence(&next(&mut watch).await.0), 2);
     assert!(matches!(next(&mut watch).await.0, WatchItem::Heartbeat(_)));
+}
+
+/// It waits for its turn to be encoded.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_charged_until_the_next_message_is_asked_for() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let value = format!("\"{}\"", "x".repeat(100_000));
+    world.append(&session, None, set(&[("a", &value)])).await.unwrap();
+    let account = Account::new(100 << 20, || {});
+    let context =
+        RequestContext { account: account.connection(true).item(), ..RequestContext::internal() };
+    let scope = Scope::Session(session.clone());
+    let mut watch = world.engine.watch(&context, scope, WatchFrom::Snapshot).await.unwrap();
+    let (snapshot, _) = next(&mut watch).await;
+    assert!(account.bytes() > 100_000, "{}", account.bytes());
+    drop(snapshot);
+    next(&mut watch).await;
+    assert_eq!(account.bytes(), 0);
 }
 
 #[tokio::test(start_paused = true)]

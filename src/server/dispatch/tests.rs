@@ -1,6 +1,6 @@
 //! Calls of a server that is starting, and of one with an empty store.
 
-use std::{iter, pin::pin};
+use std::pin::pin;
 
 use futures_util::{StreamExt as _, poll, stream};
 use http_body_util::BodyExt as _;
@@ -57,8 +57,11 @@ async fn until_the_store_is_open_calls_are_told_to_wait_and_health_answers() {
 #[tokio::test]
 async fn a_call_too_many_is_refused_before_its_message_is_decoded() {
     let (mut dispatch, _phase) = open();
-    let all: Vec<_> =
-        iter::from_fn(|| dispatch.shared.admission.permit(&Principal::Local)).collect();
+    let permit = |connection| {
+        let caller = CallerId::new(&Principal::Local, connection);
+        dispatch.shared.admission.permit(caller)
+    };
+    let all: Vec<_> = (0..).map_while(permit).collect();
     let told = call(&mut dispatch, READ, EMPTY).await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::ResourceExhausted);

@@ -216,7 +216,25 @@ async fn an_item_is_charged_until_the_next_one_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_room_a_request_is_refused_and_a_stream_waits() {
+async fn a_compressed_item_waits_before_it_is_decompressed() {
+    let fixture = fixture();
+    let full = fixture.call.item();
+    full.take(ACCOUNT / 4 - crate::store::account::CALL_BYTES - MESSAGE_BYTES).unwrap();
+    let sent = framed(1, &gzip(&message(3 << 20)));
+    let before = fixture.held();
+    let mut items = fixture.messages(STREAM, body(parts(&sent, 1000)), None).stream();
+    assert!(tokio::time::timeout(TIMEOUT / 2, items.frame()).await.is_err());
+    assert_eq!(fixture.held(), before + sent.len());
+    drop(full);
+    assert_eq!(
+        items.frame().await.unwrap().unwrap().into_data().unwrap(),
+        framed(0, &message(3 << 20))
+    );
+    assert!((3 << 20..4 << 20).contains(&fixture.held()), "{}", fixture.held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_capacity_a_request_is_refused_and_a_stream_waits() {
     let fixture = fixture();
     let full = fixture.call.item();
     full.take(ACCOUNT / 4 - crate::store::account::CALL_BYTES - 100).unwrap();

@@ -138,8 +138,8 @@ impl<'r, R: Rows> Names<'r, R> {
             }
             self.sessions = self.take(row, is_live);
         }
-        // A range without rows is looked at as well.
-        self.scan.look(looked_at + 1, looked_at - dead);
+        // A range without rows is looked at as well, and the page misses it.
+        self.scan.look(looked_at.max(1), looked_at - dead);
         if looked_at < max_rows {
             // A name that was found may have led further.
             self.sessions = up_to.max(self.sessions.clone());

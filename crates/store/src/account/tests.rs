@@ -152,6 +152,18 @@ async fn connections_without_a_credential_have_a_quarter_together() {
     assert_eq!((account.bytes(), account.0.unknown.load(Relaxed)), (0, 0));
 }
 
+/// What fits is what can be charged, or whoever waits for it would charge in vain for ever.
+#[tokio::test]
+async fn a_connection_without_a_credential_waits_for_what_all_of_them_have() {
+    let (account, _) = account(400);
+    let [one, other] = [(); 2].map(|()| account.connection(false).item());
+    one.take(60).unwrap();
+    assert_eq!(other.take(41), Err(FULL));
+    assert!(poll!(pin!(other.capacity(41))).is_pending());
+    assert!(poll!(pin!(other.capacity(40))).is_ready());
+    other.take(40).unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_part_is_given_back_piece_by_piece() {
     let (account, _) = account(400);
@@ -166,7 +178,7 @@ async fn a_part_is_given_back_piece_by_piece() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_goes_on_when_there_is_room() {
+async fn a_waiter_goes_on_when_there_is_capacity() {
     let (account, _) = account(400);
     let (one, other) = (account.connection(true), account.connection(true));
     let (full, waiter) = (one.item(), one.item());

@@ -7,21 +7,23 @@ use crate::{RequestContext, Work};
 use sessiond_core::domain::{id::AppName, limits::APPEND_BYTES};
 
 /// The context of a write that charges the limits for its work once nobody works on it, also if its caller has gone. `events` were counted
-/// before.
+/// before. `None`: there are no limits of appends.
 pub(super) fn charged(
     limits: &Arc<Limits>,
     context: &RequestContext,
     application: AppName,
     events: usize,
-) -> RequestContext {
-    let (limits, principal) = (Arc::clone(limits), context.principal.clone());
-    let work = Work::charged(move |bytes| {
-        let more = bytes.div_ceil(APPEND_BYTES).saturating_sub(events);
-        if more > 0 {
-            limits.charge(&principal, &application, more);
-        }
-    });
-    RequestContext { work, ..context.clone() }
+) -> Option<RequestContext> {
+    limits.count_appends().then(|| {
+        let (limits, principal) = (Arc::clone(limits), context.principal.clone());
+        let work = Work::charged(move |bytes| {
+            let more = bytes.div_ceil(APPEND_BYTES).saturating_sub(events);
+            if more > 0 {
+                limits.charge(&principal, &application, more);
+            }
+        });
+        RequestContext { work, ..context.clone() }
+    })
 }
 
 #[cfg(test)]
@@ -107,7 +109,7 @@ mod tests {
     async fn a_write_whose_caller_leaves_is_charged_when_it_is_done() {
         let gate = gate().await;
         let limits = Arc::clone(&gate.limits);
-        let context = charged(&limits, &call(), AppName::new("a").unwrap(), 1);
+        let context = charged(&limits, &call(), AppName::new("a").unwrap(), 1).unwrap();
         let of_store = context.clone();
         drop(context);
         of_store.work.add(APPEND_BYTES * 200);

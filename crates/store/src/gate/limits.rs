@@ -59,6 +59,11 @@ impl Limits {
         }
     }
 
+    /// Whether appends are limited.
+    pub(super) fn count_appends(&self) -> bool {
+        self.principal_appends.is_some() || self.application_appends.is_some()
+    }
+
     /// Counts a write of some events. Errors: [`Error::RateLimited`].
     pub(super) fn write(
         &self,

@@ -59,12 +59,12 @@ tokio::task_local! {
     static READING: (CallerId, CallAccount);
 }
 
-/// The caller of the read that this task executes, and the account of its call, for a store that queues reads itself.
+/// The caller of the read that this task executes, and the account of its call.
 pub fn reading() -> (CallerId, CallAccount) {
     READING.try_with(Clone::clone).unwrap_or((CallerId::INTERNAL, CallAccount::default()))
 }
 
-/// Executes a read of a store that queues reads itself, for a call.
+/// Executes a read for a call.
 pub async fn read_as<T>(context: &RequestContext, read: impl Future<Output = T>) -> T {
     READING.scope((context.caller, context.account.clone()), read).await
 }
@@ -115,8 +115,7 @@ impl ReadTurns {
             waiting.free -= 1;
             return Ok(None);
         }
-        let (own, callers) = waiting.turns.share(caller);
-        if waiting.turns.len() >= QUEUE_READS && own > 0 && own >= QUEUE_READS / (callers + 1) {
+        if !waiting.turns.admits(caller, QUEUE_READS) {
             return Err(READS_FULL);
         }
         let (sender, turn) = oneshot::channel();
@@ -149,6 +148,8 @@ impl Drop for Turn<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        // From here on nobody can pass a turn on to it.
+        self.turn.close();
         if self.turn.try_recv().is_ok() {
             self.turns.pass_on();
         }
@@ -164,6 +165,12 @@ mod tests {
     use tokio::{sync::mpsc, task::yield_now};
 
     use super::*;
+    use crate::{
+        Gate, LimitOptions, StateQuery, SystemClock,
+        account::Account,
+        memory::MemoryStore,
+        tests::{call, user_scope},
+    };
 
     const ONE: CallerId = CallerId::INTERNAL;
 
@@ -227,6 +234,41 @@ mod tests {
         assert!(of_other.await.is_ok());
         assert!(turns.lock().turns.is_empty());
         assert_eq!(turns.lock().free, 1);
+    }
+
+    /// Also of a store that executes each read at once.
+    #[tokio::test]
+    async fn a_read_is_refused_while_its_connection_holds_too_much() {
+        let store = MemoryStore::new(StoreId([0; 16]), Arc::new(SystemClock));
+        let (policies, metrics) = (sessiond_access::Policies::open(), Metrics::default().reads);
+        let gate = Gate::new(Arc::new(store), policies, LimitOptions::default(), metrics);
+        let account = Account::new(400, || {});
+        let context = RequestContext { account: account.connection(true).item(), ..call() };
+        let read = || gate.read_state(&context, StateQuery { scope: user_scope("u"), keys: None });
+        assert!(read().await.is_ok());
+        context.account.note(100);
+        assert!(matches!(read().await, Err(Error::Overloaded { .. })));
+    }
+
+    /// Whoever leaves at the moment at which it is passed a turn loses none.
+    #[test]
+    fn no_turn_is_lost_between_two_threads() {
+        let turns = turns(1);
+        for round in 0..5_000 {
+            let begun = turns.take(ONE).now_or_never().unwrap().unwrap();
+            let mut leaving = Box::pin(turns.take(ONE));
+            assert!((&mut leaving).now_or_never().is_none());
+            let barrier = std::sync::Barrier::new(2);
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    barrier.wait();
+                    drop(begun);
+                });
+                barrier.wait();
+                drop(leaving);
+            });
+            assert_eq!(turns.lock().free, 1, "round {round}");
+        }
     }
 
     #[tokio::test]
