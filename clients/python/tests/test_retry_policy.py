@@ -36,11 +36,13 @@ from sessiond_adk.service import DEFAULT_ABSENT_SECONDS
 
 QUICK = RetryPolicy(attempts=5, first_delay_seconds=0.001, max_delay_seconds=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+# Nothing listens there. A port that was free a moment ago can be another test's by now.
+ABSENT = "127.0.0.1:1"
 
 
-async def test_unreachable_server(unused_port: int) -> None:
+async def test_unreachable_server() -> None:
     """Bounded by attempts. The error is a ConnectionError."""
-    async with SessiondSessionService(f"127.0.0.1:{unused_port}", retry=QUICK) as service:
+    async with SessiondSessionService(ABSENT, retry=QUICK) as service:
         with pytest.raises(SessiondUnavailableError) as refused:
             await service.create_session(**KEY)
         assert isinstance(refused.value, ConnectionError)
@@ -49,20 +51,20 @@ async def test_unreachable_server(unused_port: int) -> None:
         assert refused.value.attempts == QUICK.attempts
 
 
-async def test_unreachable_server_is_named_with_what_to_do(unused_port: int) -> None:
-    async with SessiondSessionService(f"http://127.0.0.1:{unused_port}", retry=QUICK) as service:
+async def test_unreachable_server_is_named_with_what_to_do() -> None:
+    async with SessiondSessionService(f"http://{ABSENT}", retry=QUICK) as service:
         with pytest.raises(SessiondUnavailableError) as refused:
             await service.list_sessions(app_name="app")
     message = str(refused.value)
-    assert message.startswith(f"sessiond at 127.0.0.1:{unused_port} is unreachable (")
+    assert message.startswith(f"sessiond at {ABSENT} is unreachable (")
     assert "Check the address, or start the server with `sessiond serve`." in message
 
 
 @pytest.mark.parametrize("timeout", [0.6, 2.5])
-async def test_timeout_and_not_attempts_ends_the_retries(unused_port: int, timeout: float) -> None:
+async def test_timeout_and_not_attempts_ends_the_retries(timeout: float) -> None:
     """The default policy retries until the next attempt would begin after the deadline."""
     loop = asyncio.get_running_loop()
-    async with SessiondSessionService(f"127.0.0.1:{unused_port}", timeout=timeout) as service:
+    async with SessiondSessionService(ABSENT, timeout=timeout) as service:
         began = loop.time()
         # The deadline may pass in the middle of the last attempt.
         with pytest.raises((SessiondUnavailableError, SessiondDeadlineError)):
@@ -73,13 +75,11 @@ async def test_timeout_and_not_attempts_ends_the_retries(unused_port: int, timeo
     assert RetryPolicy().attempts is None
 
 
-async def test_default_timeout_is_short_for_a_server_that_is_not_there(
-    unused_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_default_timeout_is_short_for_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default of 600 seconds is that of the tests."""
     assert (service_module.DEFAULT_TIMEOUT_SECONDS, DEFAULT_ABSENT_SECONDS) == (600.0, 3.0)
     monkeypatch.setattr(service_module, "DEFAULT_ABSENT_SECONDS", 0.3)
-    for address in (f"127.0.0.1:{unused_port}", "unix:/nowhere/sessiond.sock"):
+    for address in (ABSENT, "unix:/nowhere/sessiond.sock"):
         async with SessiondSessionService(address) as service:
             with pytest.raises(SessiondUnavailableError, match="is unreachable"):
                 await service.list_sessions(app_name="app")
@@ -159,15 +159,6 @@ async def test_server_that_does_not_respond() -> None:
         async with SessiondSessionService(address, timeout=0.3) as service:
             with pytest.raises((SessiondDeadlineError, SessiondUnavailableError), match=f"sessiond at {address} "):
                 await service.list_sessions(app_name="app")
-
-
-@pytest.fixture
-def unused_port() -> int:
-    """A port without a listener."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def rpc_error(code: grpc.StatusCode, details: bytes | None = None) -> aio.AioRpcError:
