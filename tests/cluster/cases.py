@@ -106,7 +106,7 @@ CASES = [
     Case(switchover, gap=8),
     Case(kill_of_postgres, gap=10),
     Case(kill_of_the_primary_and_its_patroni, gap=32),
-    Case(etcd_away, gap=8, moves_primary=False),
+    Case(etcd_away, gap=3, moves_primary=False),
     Case(freeze_of_the_primary_and_its_patroni, resumption=8),
     Case(network_cut, gap=32, cuts_network=True),
     Case(rolling_restart, gap=3, moves_primary=False),

@@ -182,6 +182,8 @@ class Load:
         self.stopped = time.monotonic()
         for writer in self.writers:
             writer.join(30)
+        late = sum(writer.is_alive() for writer in self.writers)
+        assert not late, f"{late} writers have an append that is not acknowledged after 30 s"
         acknowledged: dict[str, dict[str, int]] = {session: {} for session in SESSIONS}
         for ack in self.acks:
             acknowledged[ack.session][ack.event] = ack.sequence

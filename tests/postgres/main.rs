@@ -7,6 +7,7 @@ mod disk;
 mod engines;
 mod faults;
 mod messages;
+mod notifications;
 mod proxied;
 mod proxy;
 mod reads;

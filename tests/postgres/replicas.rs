@@ -1,6 +1,6 @@
 //! Several replicas on one database.
 
-use std::{collections::BTreeSet, future::poll_fn, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use sessiond::{
     commit::{Answer, Request},
@@ -12,17 +12,16 @@ use sessiond::{
     },
 };
 use tokio::{task::JoinSet, time::timeout};
-use tokio_postgres::AsyncMessage;
 
 use crate::{
-    cluster::{Database, PATIENCE, pooled_database_of, pooled_server, query, shared_server},
+    cluster::{Database, PATIENCE, shared_server},
     requests::*,
 };
 
 /// So long that nothing is found by a look at versions.
 const NEVER: Duration = Duration::from_secs(86_400);
 
-async fn open(url: &str, change: impl FnOnce(&mut PostgresOptions)) -> Arc<dyn Store> {
+pub async fn open(url: &str, change: impl FnOnce(&mut PostgresOptions)) -> Arc<dyn Store> {
     let mut options = PostgresOptions::new(url, StoreId([7; 16]));
     (options.readers, options.settings.writers) = (2, 2);
     change(&mut options);
@@ -46,7 +45,7 @@ async fn replicas_with(
     (database, replicas)
 }
 
-async fn new_session(store: &Arc<dyn Store>, path: &str) {
+pub async fn new_session(store: &Arc<dyn Store>, path: &str) {
     store.create_session(&RequestContext::internal(), create(path, &[])).await.unwrap();
 }
 
@@ -358,37 +357,4 @@ async fn an_applications_key_holds_up_only_those_who_touch_it() {
     holder.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(touching.await.unwrap().unwrap().events[0].event.sequence, 4);
     close(vec![replica]).await;
-}
-
-/// A pooler gives a connection to others, with what was set on it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_notification_leaves_no_setting_on_a_pooled_connection() {
-    let (Some(server), Some(_)) = (shared_server(), pooled_server()) else { return };
-    let folder = tempfile::TempDir::new().unwrap();
-    let url = pooled_database_of(folder.path());
-    let (listener, mut connection) =
-        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.unwrap();
-    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-            if let AsyncMessage::Notification(_) = message {
-                let _ = sender.send(());
-            }
-        }
-    });
-    let id = StoreId(fastrand::u128(..).to_be_bytes());
-    let channel = format!("sessiond_{:032x}", u128::from_be_bytes(id.0));
-    listener.batch_execute(&format!("LISTEN {channel}")).await.unwrap();
-    let change = |options: &mut PostgresOptions| {
-        (options.settings.unnamed_statements, options.new_id) = (true, id);
-    };
-    let store = open(&url, change).await;
-    new_session(&store, "a/u/s").await;
-    timeout(PATIENCE, received.recv()).await.expect("nothing was announced");
-    // More clients at once than the pool has connections: each of those is asked.
-    let asked = (0..9).map(|_| query(&url, "SELECT current_setting('synchronous_commit')"));
-    for answer in futures_util::future::join_all(asked).await {
-        assert_eq!(answer.unwrap(), ["on"]);
-    }
-    close(vec![store]).await;
 }

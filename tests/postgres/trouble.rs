@@ -28,6 +28,7 @@ use tokio::{
 use crate::{
     becomes,
     cluster::{Cluster, PATIENCE, Stop, query},
+    proxy::{Fault, Proxy},
     requests::*,
 };
 
@@ -179,38 +180,46 @@ async fn a_database_that_went_back_is_not_used_until_it_has_every_acknowledged_c
     let [writing, other] = [open(&url).await, open(&url).await];
     let context = RequestContext::internal();
     writing.create_session(&context, create("a/u/s", &[])).await.unwrap();
-    let watch = watching(&other, "a/u/s").await;
+    let mut watch = watching(&other, "a/u/s").await;
     // The standby is away when these are acknowledged.
     standby.stop(Stop::Fast);
     for id in 1..=20 {
         put_until_done(&writing, "a/u/s", &id.to_string()).await;
     }
-    // Each replica has told the other.
-    let told = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%NOTIFY%, ''________________m________________%'";
-    let both = async {
+    sees(&mut watch, "20").await;
+    // By then all of them are announced, and this comes behind.
+    let told = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle' AND query LIKE '%NOTIFY%, ''________________m________________%'";
+    let tells = async {
         while query(&primary.url(), told).await.unwrap().is_empty() {
             yield_now().await
         }
     };
-    timeout(PATIENCE, both).await.expect("replicas tell the numbers of their commits");
+    timeout(PATIENCE, tells).await.expect("a replica tells the numbers of its commits");
+    // The other replica has them, because it hears of this later on the same channel.
+    put_until_done(&writing, "a/u/s", "21").await;
+    sees(&mut watch, "21").await;
     primary.kill();
     standby.start_again();
     standby.promote();
     for replica in [&writing, &other] {
         becomes(replica, Condition::Behind).await;
-        let refused = put(replica, append("a/u/s", [event("21", add("n", 1))])).await;
+        let refused = put(replica, append("a/u/s", [event("22", add("n", 1))])).await;
         assert_eq!(refused.unwrap_err(), Error::StoreBehind);
         let refused = replica.read_state(read_state("a/u/s")).await;
         assert_eq!(refused.unwrap_err(), Error::StoreBehind);
     }
     drop(watch);
-    // The server that has them comes back.
-    standby.stop(Stop::Fast);
+    // The server that has them comes back, beside the one that lacks them.
     primary.start_again();
+    for replica in [&writing, &other] {
+        becomes(replica, Condition::Ready).await;
+        put_until_done(replica, "a/u/s", "22").await;
+        assert_eq!(replica.read_state(read_state("a/u/s")).await.unwrap().position.sequence, 22);
+    }
+    standby.stop(Stop::Fast);
     for replica in [writing, other] {
-        becomes(&replica, Condition::Ready).await;
-        put_until_done(&replica, "a/u/s", "21").await;
-        assert_eq!(replica.read_state(read_state("a/u/s")).await.unwrap().position.sequence, 21);
+        put_until_done(&replica, "a/u/s", "23").await;
+        assert_eq!(replica.read_state(read_state("a/u/s")).await.unwrap().position.sequence, 23);
         replica.close().await;
     }
 }
@@ -241,25 +250,28 @@ async fn a_loss_that_was_accepted_gives_the_database_another_identity() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_outlives_a_restart_of_the_database() {
     let Some(cluster) = Cluster::start(&[]) else { return };
-    let store = open(&cluster.url()).await;
+    let proxy = Proxy::start(&cluster.url()).await;
+    let store = open(&proxy.url).await;
     store.create_session(&RequestContext::internal(), create("a/u/s", &[])).await.unwrap();
     let mut watch = watching(&store, "a/u/s").await;
-    cluster.stop(Stop::Immediate);
-    becomes(&store, Condition::Unreachable).await;
-    // It is woken, and reads while the database is away.
+    // It is woken, and reads while no read has a connection. Each is tried twice.
+    proxy.plan(|it| it.sql.starts_with("BEGIN ISOLATION").then_some(Fault::CutBefore));
     store.notifier().wake_all([Digest::of_scope(&scope("a/u/s"))]);
-    let early = timeout(Duration::from_millis(500), watch.next()).await;
-    assert!(early.is_err(), "{early:?}");
-    cluster.start_again();
-    put_until_done(&store, "a/u/s", "1").await;
-    let seen = async {
-        loop {
-            if let WatchItem::Event(event) = watch.next().await.unwrap().unwrap().0 {
-                return event.event_id;
-            }
+    let reads = async {
+        while proxy.faults() < 4 {
+            yield_now().await
         }
     };
-    assert_eq!(timeout(PATIENCE, seen).await.unwrap().as_str(), "1");
+    tokio::select! {
+        early = watch.next() => panic!("{early:?}"),
+        read = timeout(PATIENCE, reads) => read.expect("it reads again"),
+    }
+    cluster.stop(Stop::Immediate);
+    becomes(&store, Condition::Unreachable).await;
+    cluster.start_again();
+    proxy.plan(|_| None);
+    put_until_done(&store, "a/u/s", "1").await;
+    sees(&mut watch, "1").await;
     store.close().await;
 }
 
@@ -296,6 +308,19 @@ async fn a_watch_that_is_ahead_of_its_session_ends() {
 async fn watching(store: &Arc<dyn Store>, path: &str) -> Watch {
     let engine = Arc::new(Engine::new(Arc::clone(store), EngineOptions::default()));
     engine.watch(&RequestContext::internal(), scope(path), WatchFrom::Beginning).await.unwrap()
+}
+
+/// Waits until a watch sees an event.
+async fn sees(watch: &mut Watch, id: &str) {
+    let seen = async {
+        loop {
+            let next = watch.next().await.unwrap().unwrap().0;
+            if matches!(next, WatchItem::Event(event) if event.event_id.as_str() == id) {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, seen).await.expect("the watch goes on");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,6 +22,11 @@ impl<'a> Columns<'a> {
         Self { sql: sql.into(), types: Vec::new(), values: Vec::new(), is_empty: false }
     }
 
+    /// No statement.
+    pub(super) fn nothing() -> Self {
+        Self { is_empty: true, ..Self::new("") }
+    }
+
     /// Inserts a row for each element into `table (column, …)`.
     pub(super) fn insert(into: &str, on_conflict: &str) -> Self {
         let columns = into.split_once('(').map_or(into, |(_, columns)| columns);
@@ -46,7 +51,7 @@ impl<'a> Columns<'a> {
     /// different tables.
     pub(super) fn together(statements: impl IntoIterator<Item = Self>) -> Self {
         let mut statements = statements.into_iter().filter(|it| !it.is_empty);
-        let mut all = statements.next().unwrap_or(Self { is_empty: true, ..Self::new("") });
+        let mut all = statements.next().unwrap_or_else(Self::nothing);
         let mut last = std::mem::take(&mut all.sql).into_owned();
         let mut others = Vec::new();
         for next in statements {
@@ -153,24 +158,33 @@ impl<'a> Columns<'a> {
 
     /// Three columns: place, application and user.
     pub(super) fn scopes(self, nodes: impl Iterator<Item = &'a Node> + Clone) -> Self {
-        self.places(nodes.clone().map(|node| [node.app_name.as_str(), node.user_id.as_str()]))
-            .texts(nodes.clone().map(|node| &node.app_name))
-            .texts(nodes.map(|node| &node.user_id))
+        self.placed(nodes.map(|node| [node.app_name.as_str(), node.user_id.as_str()]))
     }
 
     /// As [`Columns::scopes`], of nodes that end sooner.
     pub(super) fn scopes_of(self, nodes: &[Node]) -> Self {
-        self.places(nodes.iter().map(|node| [node.app_name.as_str(), node.user_id.as_str()]))
-            .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
-            .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))
+        let owned = |node: &Node| [node.app_name.as_str().into(), node.user_id.as_str().into()];
+        self.placed::<String>(nodes.iter().map(owned))
     }
 
     /// Four columns: place, application, user, session id.
     pub(super) fn addresses(self, keys: impl Iterator<Item = &'a SessionKey> + Clone) -> Self {
-        self.places(keys.clone().map(|key| [key.app_name.as_str(), key.user_id.as_str()]))
-            .texts(keys.clone().map(|key| &key.app_name))
-            .texts(keys.clone().map(|key| &key.user_id))
+        self.placed(keys.clone().map(|key| [key.app_name.as_str(), key.user_id.as_str()]))
             .texts(keys.map(|key| &key.session_id))
+    }
+
+    /// Three columns: place, application and user, of applications with users.
+    pub(super) fn placed<T: Text<'a> + AsRef<str>>(
+        self,
+        names: impl Iterator<Item = [T; 2]>,
+    ) -> Self {
+        let (mut places, mut apps, mut users) = (Vec::new(), Vec::new(), Vec::new());
+        for [app, user] in names {
+            places.push(place_of(&[app.as_ref(), user.as_ref()]));
+            apps.push(app);
+            users.push(user);
+        }
+        self.array(Type::INT2_ARRAY, places).texts(apps).texts(users)
     }
 
     /// A column: the place of each name.

@@ -1,151 +1,171 @@
 //! A fence against a database that went back: a standby that lacked commits and was promoted, or a copy that was restored.
 //!
-//! Each connection that writes has a row with the number of its last commit. A replica remembers the numbers of the commits that it has
+//! Each connection that writes has a row with the number of its last commit. A replica keeps marks: the numbers of the commits that it has
 //! acknowledged, and those that other replicas tell. A database whose rows have less lacks acknowledged commits, and is not used. A replica
-//! that has just started knows nothing.
+//! that has just started has no marks.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::time::Instant;
-
-use super::{prelude::*, row::number};
-use sessiond_store::instant;
+use super::{connect::clock::DatabaseClock, prelude::*, row::number};
+use sessiond_store::Clock as _;
 
 /// The id of a row in the table of writers.
 pub(super) type WriterId = [u8; 16];
 
-/// Time after which a number is forgotten that did not grow: before the row of a connection that writes no longer is removed.
-const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+/// The number of a commit, as it is told to other replicas.
+pub(super) type Told = (WriterId, i64);
 
-/// Numbers that are remembered: those of some hundred replicas.
+/// Seconds of the database's clock after which a mark is forgotten that did not grow: before the row of a connection that writes no longer
+/// is removed.
+const REMEMBERED_SECS: i64 = 24 * 3600;
+
+/// Marks that are kept: those of some hundred replicas.
 const MARKS: usize = 1024;
 
-/// The first byte of a notification that tells numbers.
-const TELLS: char = 'm';
-
-#[derive(Default)]
-pub(super) struct Fence(Mutex<HashMap<WriterId, Mark>>);
-
-struct Mark {
-    commits: u64,
-    is_own: bool,
-    at: Instant,
+pub(super) struct Fence {
+    marks: Mutex<HashMap<WriterId, Mark>>,
+    clock: Arc<DatabaseClock>,
 }
 
-const COMMITS: &str = "SELECT id, commits FROM writer WHERE id = ANY($1)";
+struct Mark {
+    commits: i64,
+    is_own: bool,
+    at: Time,
+}
+
+/// Counts the marks that a database lacks.
+const LOOK: &str = "
+SELECT count(*) FROM unnest($1, $2) AS m (id, commits) LEFT JOIN writer w ON w.id = m.id
+WHERE (w.commits >= m.commits) IS NOT TRUE";
 
 impl Fence {
+    pub(super) fn new(clock: Arc<DatabaseClock>) -> Self {
+        Self { marks: Mutex::default(), clock }
+    }
+
+    fn marks(&self) -> MutexGuard<'_, HashMap<WriterId, Mark>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A commit of this replica has succeeded.
-    pub(super) fn acknowledged(&self, id: WriterId, commits: u64) {
+    pub(super) fn acknowledged(&self, id: WriterId, commits: i64) {
         self.put(id, commits, true);
     }
 
-    fn put(&self, id: WriterId, commits: u64, is_own: bool) {
-        let (mut marks, at) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), instant());
+    /// Takes what another replica told.
+    pub(super) fn hear(&self, told: &[Told]) {
+        told.iter().for_each(|(id, commits)| self.put(*id, *commits, false));
+    }
+
+    fn put(&self, id: WriterId, commits: i64, is_own: bool) {
+        let (mut marks, at) = (self.marks(), self.clock.now());
         if marks.len() >= MARKS && !marks.contains_key(&id) {
-            marks.retain(|_, mark| at - mark.at < REMEMBERED);
-            if marks.len() >= MARKS && !is_own {
-                return;
-            }
+            let others = marks.iter().filter(|(_, mark)| !mark.is_own);
+            let oldest = others.min_by_key(|(_, mark)| mark.at).map(|(id, _)| *id);
+            oldest.map(|oldest| marks.remove(&oldest));
         }
         let mark = marks.entry(id).or_insert(Mark { commits, is_own, at });
         if commits > mark.commits {
-            *mark = Mark { commits, is_own: is_own || mark.is_own, at };
+            (mark.commits, mark.at) = (commits, at);
         }
     }
 
-    /// The numbers of this replica as text, for others.
-    pub(super) fn told(&self) -> String {
-        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The marks of this replica, for others.
+    pub(super) fn told(&self) -> Vec<Told> {
+        let marks = self.marks();
         let own = marks.iter().filter(|(_, mark)| mark.is_own);
-        let words =
-            own.map(|(id, mark)| format!("{:032x}{:016x}", u128::from_be_bytes(*id), mark.commits));
-        [TELLS.to_string()].into_iter().chain(words).collect()
+        own.map(|(id, mark)| (*id, mark.commits)).collect()
     }
 
-    /// Reads what another replica told. Whether the text was that.
-    pub(super) fn hear(&self, text: &str) -> bool {
-        let Some(words) = text.strip_prefix(TELLS) else { return false };
-        for word in words.as_bytes().chunks_exact(48).filter_map(|it| std::str::from_utf8(it).ok())
-        {
-            let (id, commits) = word.split_at(32);
-            if let (Ok(id), Ok(commits)) =
-                (u128::from_str_radix(id, 16), u64::from_str_radix(commits, 16))
-            {
-                self.put(id.to_be_bytes(), commits, false);
-            }
-        }
-        true
+    /// The statement that looks whether a database has every commit that is known. [`Self::judge`] takes its answer.
+    pub(super) fn look(&self) -> Columns<'static> {
+        let (mut marks, now) = (self.marks(), self.clock.now().secs());
+        marks.retain(|_, mark| now.saturating_sub(mark.at.secs()) < REMEMBERED_SECS);
+        let (ids, commits): (Vec<_>, Vec<_>) =
+            marks.iter().map(|(id, mark)| (id.to_vec(), mark.commits)).unzip();
+        Columns::new(LOOK).value(Type::BYTEA_ARRAY, ids).signed(commits)
     }
 
-    /// Looks whether a database has every commit that is known. Errors: [`Fault::Behind`].
-    pub(super) async fn check(&self, connection: &Connection) -> Result<()> {
-        let known: HashMap<WriterId, u64> = {
-            let (mut marks, now) =
-                (self.0.lock().unwrap_or_else(PoisonError::into_inner), instant());
-            marks.retain(|_, mark| now - mark.at < REMEMBERED);
-            marks.iter().map(|(id, mark)| (*id, mark.commits)).collect()
-        };
-        if known.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<Vec<u8>> = known.keys().map(|id| id.to_vec()).collect();
-        let mut there = HashMap::with_capacity(known.len());
-        for row in Columns::new(COMMITS).value(Type::BYTEA_ARRAY, ids).all(connection).await? {
-            there.insert(row.try_get::<&[u8]>(0)?.to_vec(), number(&row, 1)?);
-        }
-        let lacks =
-            |(id, commits): (&WriterId, &u64)| there.get(&id[..]).is_none_or(|it| it < commits);
-        match known.iter().filter(|it| lacks(*it)).count() {
+    /// Errors: [`Fault::Behind`].
+    pub(super) fn judge(answer: &[Row]) -> Result<()> {
+        match answer.first().map_or(Ok(0), |row| number(row, 0))? {
             0 => Ok(()),
             writers => Err(Fault::Behind { writers }),
         }
+    }
+
+    /// Looks whether a database has every commit that is known. Errors: as [`Self::judge`].
+    pub(super) async fn check(&self, connection: &Connection) -> Result<()> {
+        Self::judge(&self.look().all(connection).await?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sessiond_store::{Clock, tests::TestClock};
+
+    fn fence() -> (Fence, Arc<TestClock>) {
+        let clock = TestClock::new(1);
+        let set = Arc::clone(&clock) as Arc<dyn Clock>;
+        (Fence::new(Arc::new(DatabaseClock::new(Some(set), Time::default()))), clock)
+    }
+
+    fn id(number: usize) -> WriterId {
+        (number as u128).to_be_bytes()
+    }
 
     #[test]
     fn what_one_replica_tells_another_hears() {
-        let (one, other) = (Fence::default(), Fence::default());
-        assert!(one.hear(&other.told()), "nothing yet");
-        one.acknowledged([1; 16], 7);
-        one.acknowledged([1; 16], 9);
-        one.acknowledged([2; 16], u64::MAX);
-        one.hear(&format!("{TELLS}{:032x}{:016x}", 3, 4));
-        assert!(other.hear(&one.told()));
-        let marks = other.0.lock().unwrap();
-        let known = |id| marks.get(&[id; 16]).map(|mark| (mark.commits, mark.is_own));
-        assert_eq!([known(1), known(2)], [Some((9, false)), Some((u64::MAX, false))]);
+        let ((one, _), (other, _)) = (fence(), fence());
+        other.hear(&one.told());
+        one.acknowledged(id(1), 7);
+        one.acknowledged(id(1), 9);
+        one.acknowledged(id(2), i64::MAX);
+        one.hear(&[(id(3), 4)]);
+        other.hear(&one.told());
+        let marks = other.marks();
+        let known = |number| marks.get(&id(number)).map(|mark| (mark.commits, mark.is_own));
+        assert_eq!([known(1), known(2)], [Some((9, false)), Some((i64::MAX, false))]);
         assert_eq!(marks.len(), 2, "each tells its own");
-        assert!(!other.0.is_poisoned());
     }
 
     #[test]
-    fn other_texts_are_passed_over_and_numbers_only_grow() {
-        let fence = Fence::default();
-        assert!(!fence.hear("00000000000000ff"));
-        assert!(fence.hear("mé") && fence.hear(&format!("m{}", "z".repeat(48))));
-        fence.acknowledged([1; 16], 9);
-        fence.hear(&format!("m{:032x}{:016x}", u128::from_be_bytes([1; 16]), 3));
-        let marks = fence.0.lock().unwrap();
-        assert_eq!((marks.len(), marks[&[1; 16]].commits, marks[&[1; 16]].is_own), (1, 9, true));
+    fn numbers_only_grow() {
+        let (fence, _) = fence();
+        fence.acknowledged(id(1), 9);
+        fence.hear(&[(id(1), 3)]);
+        let marks = fence.marks();
+        assert_eq!((marks.len(), marks[&id(1)].commits, marks[&id(1)].is_own), (1, 9, true));
     }
 
     #[test]
-    fn the_numbers_of_strangers_are_bounded() {
-        let fence = Fence::default();
-        for id in 0..2 * MARKS as u128 {
-            fence.hear(&format!("m{id:032x}{:016x}", 1));
+    fn the_oldest_of_others_goes_when_there_are_too_many() {
+        let (fence, clock) = fence();
+        fence.acknowledged(id(0), 1);
+        for number in 1..=MARKS {
+            clock.set(number as i64);
+            fence.hear(&[(id(number), 1)]);
         }
-        assert_eq!(fence.0.lock().unwrap().len(), MARKS);
-        fence.acknowledged([255; 16], 1);
-        assert_eq!(fence.0.lock().unwrap().len(), MARKS + 1, "its own always are");
+        let has = |number| fence.marks().contains_key(&id(number));
+        assert_eq!([has(0), has(1), has(2), has(MARKS)], [true, false, true, true]);
+        fence.acknowledged(id(MARKS + 1), 1);
+        assert_eq!([has(0), has(2), has(MARKS + 1)], [true, false, true], "its own always are");
+        assert_eq!(fence.marks().len(), MARKS);
+    }
+
+    #[test]
+    fn marks_age_by_the_clock_of_the_database() {
+        let (fence, clock) = fence();
+        fence.acknowledged(id(0), 1);
+        clock.set(REMEMBERED_SECS);
+        fence.hear(&[(id(1), 1)]);
+        assert_eq!((fence.look(), fence.marks().len()).1, 2);
+        clock.set(REMEMBERED_SECS + 1);
+        fence.look();
+        assert!(fence.marks().keys().eq([&id(1)]));
     }
 }

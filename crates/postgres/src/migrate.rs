@@ -126,8 +126,7 @@ async fn present(connection: &Connection, lock: &str) -> Result<Option<Present>,
     let sql = format!("SELECT {columns} FROM meta WHERE id = 1{lock}");
     let Some(row) = connection.one(&sql).await? else { return Ok(None) };
     let id = row.try_get::<&[u8]>(2)?.try_into().map_err(|_| OpenError::OtherLayout)?;
-    let partitions = row.try_get::<i32>(3)?.to_string().parse();
-    let partitions = partitions.map_err(|_| OpenError::OtherLayout)?;
+    let partitions = row.try_get::<i32>(3)?.try_into().map_err(|()| OpenError::OtherLayout)?;
     let (version, layout, id) = (row.try_get(0)?, row.try_get(1)?, StoreId(id));
     Ok(Some(Present { version, layout, id, partitions }))
 }

@@ -23,13 +23,22 @@ impl Partitions {
     }
 }
 
+impl TryFrom<i32> for Partitions {
+    type Error = ();
+
+    fn try_from(number: i32) -> Result<Self, ()> {
+        let number = u16::try_from(number).map_err(drop)?;
+        let is_one = (1..=64).contains(&number) && PLACES.is_multiple_of(number);
+        is_one.then_some(Self(number)).ok_or(())
+    }
+}
+
 impl FromStr for Partitions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number =
-            text.parse().ok().filter(|it| (1..=64).contains(it) && PLACES.is_multiple_of(*it));
-        number.map(Self).ok_or_else(|| format!("It must divide {PLACES} and be at most 64"))
+        let number = text.parse::<i32>().ok().and_then(|number| number.try_into().ok());
+        number.ok_or_else(|| format!("It must divide {PLACES} and be at most 64"))
     }
 }
 

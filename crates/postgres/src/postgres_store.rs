@@ -4,8 +4,12 @@ use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use tokio::{sync::watch, task::spawn_blocking, time::sleep};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::{
+    sync::watch,
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::warn;
 
 use super::{
@@ -40,12 +44,16 @@ const START: Duration = Duration::from_secs(10);
 /// Milliseconds between two attempts.
 const START_AGAIN_MILLIS: u64 = 200;
 
+/// Time in which a store that closes tells its end to other replicas.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// A store in a database that other processes use as well.
 pub struct PostgresStore {
     id: StoreId,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     lanes: Lanes,
     reads: Arc<Pool>,
+    announcing: TaskTracker,
     /// They announce, listen, look at the database, and look for space.
     _watchers: Vec<AbortOnDropHandle<()>>,
 }
@@ -73,8 +81,9 @@ pub(super) async fn open_with(
     let reads = Pool::new(Arc::clone(&shared));
     let reads = Arc::new(reads.map_err(|error| OpenError::Failed(error.to_string()))?);
     probes::start(&shared.options.metrics, &lanes, &reads);
+    let announcing = TaskTracker::new();
     let mut watchers = vec![
-        tokio::spawn(replicas::announce(Arc::clone(&shared), id)),
+        announcing.spawn(replicas::announce(Arc::clone(&shared), id)),
         tokio::spawn(replicas::look(Arc::clone(&shared))),
         tokio::spawn(disk::find_space(Arc::clone(&shared))),
     ];
@@ -84,7 +93,8 @@ pub(super) async fn open_with(
         watchers.push(tokio::spawn(replicas::listen(Arc::clone(&shared), id)));
     }
     let watchers = watchers.into_iter().map(AbortOnDropHandle::new).collect();
-    Ok(PostgresStore { id, shared, lanes, reads, _watchers: watchers })
+    announcing.close();
+    Ok(PostgresStore { id, shared, lanes, reads, announcing, _watchers: watchers })
 }
 
 /// Brings a database to the newest version, or only tries that out. Returns the steps, as titles.
@@ -199,6 +209,9 @@ impl Store for PostgresStore {
     async fn close(&self) {
         self.reads.refuse();
         self.lanes.close().await;
+        self.shared.outbox.end();
+        // Without it others notice the end later.
+        let _ = timeout(FAREWELL, self.announcing.wait()).await;
         self.reads.close().await;
     }
 }

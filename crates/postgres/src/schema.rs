@@ -32,7 +32,8 @@ pub(super) fn layout(steps: &[Migration]) -> String {
     layout_hash(&[META].into_iter().chain(steps).collect::<Vec<_>>().join(";"))
 }
 
-/// The statements of a step, which make tables with partitions by place. Storage parameters are those of partitions.
+/// The statements of a step, which make tables with partitions by place. Storage parameters are those of partitions. No comment has a
+/// semicolon.
 pub(super) fn statements(sql: &str, partitions: Partitions) -> String {
     let partitioned = |statement: &str| {
         let table = statement.split_once("CREATE TABLE ").map(|(_, table)| table);
@@ -177,7 +178,7 @@ CREATE TABLE marker (
     PRIMARY KEY (place, app_name, user_id, incarnation, sequence)
 );
 
--- What each key became, and by which version of its node; a key that was removed has no value.
+-- What each key became, and by which version of its node. A key that was removed has no value.
 CREATE TABLE state (
     place SMALLINT NOT NULL, app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
     incarnation BIGINT NOT NULL, name TEXT COLLATE "C" NOT NULL,
@@ -229,3 +230,16 @@ CREATE TABLE writer (
     used_secs BIGINT NOT NULL
 ) WITH (fillfactor = 10);
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_comment_ends_a_statement() {
+        let steps = MIGRATIONS.iter().map(|step| step.sql);
+        let lines = steps.chain([META]).flat_map(str::lines);
+        let mut comments = lines.filter_map(|line| line.split_once("--"));
+        assert_eq!(comments.find(|(_, comment)| comment.contains(';')), None);
+    }
+}

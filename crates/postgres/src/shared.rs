@@ -30,7 +30,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) struct Shared {
     pub(super) options: PostgresOptions,
-    address: Address,
+    pub(super) address: Address,
     /// Of the connection that listens, if it has one of its own.
     listen_address: Option<Address>,
     pub(super) fence: Fence,
@@ -52,15 +52,16 @@ impl Shared {
         let PostgresSettings { password_file, listen_url, .. } = &options.settings;
         let parse = |url: &String| Address::parse(url, password_file.as_deref());
         let of_listener = |error| AddressError::Listen(Box::new(error));
+        let clock = Arc::new(DatabaseClock::new(options.clock.clone(), Time::default()));
         Ok(Self {
             replica: fastrand::u64(..),
             address: parse(&options.url)?,
             listen_address: listen_url.as_ref().map(parse).transpose().map_err(of_listener)?,
-            fence: Fence::default(),
+            fence: Fence::new(Arc::clone(&clock)),
             heard: Heard::default(),
             notifier: Notifier::default(),
             outbox: Outbox::default(),
-            clock: Arc::new(DatabaseClock::new(options.clock.clone(), Time::default())),
+            clock,
             condition: watch::Sender::new(Condition::Ready),
             refused: AtomicU64::new(0),
             outage_logged: Mutex::default(),
@@ -75,10 +76,15 @@ impl Shared {
 
     /// Connects to the database, in no more time than its address gives.
     pub(super) async fn connect(&self) -> Result<Connection> {
-        let connection = self.connect_to(&self.address, None).await?;
-        let check = self.fence.check(&connection);
-        connection.within(self.limit(), check).await?;
-        Ok(connection)
+        self.connect_to(&self.address, None).await
+    }
+
+    /// The fence's look for a transaction that has begun, before it writes: behind a pooler, which may lead to another server each time.
+    pub(super) fn look_in_transaction(&self) -> Columns<'static> {
+        match self.options.settings.unnamed_statements {
+            true => self.fence.look(),
+            false => Columns::nothing(),
+        }
     }
 
     /// Whether a failure is to be logged now. Health tells of an outage, and metrics count what fails in it.
@@ -110,13 +116,19 @@ impl Shared {
         let PostgresSettings { statement_timeout, unnamed_statements, .. } = &self.options.settings;
         let metrics = self.options.metrics.postgres().clone();
         let connected = async {
-            let client = address.connect(notifications).await?;
-            let millis = statement_timeout.as_millis();
-            Connection::new(client, millis, *unnamed_statements, metrics.clone()).await
+            let (host, client, driver) = address.connect(notifications).await?;
+            let (millis, metrics) = (statement_timeout.as_millis(), metrics.clone());
+            let connection = Connection::new(client, driver, millis, *unnamed_statements, metrics);
+            Ok((host, connection.await?))
         };
         let connected = timeout(address.connecting(), connected).await;
-        let connected = connected.unwrap_or_else(|elapsed| Err(elapsed.into()));
+        let connected: Result<_> = connected.unwrap_or_else(|elapsed| Err(elapsed.into()));
         if connected.is_ok() { &metrics.connects } else { &metrics.failed_connects }.inc();
-        connected
+        let (host, connection) = connected?;
+        let checked = connection.within(self.limit(), self.fence.check(&connection)).await;
+        if matches!(checked, Err(Fault::Behind { .. })) {
+            address.leave(host);
+        }
+        checked.map(|()| connection)
     }
 }

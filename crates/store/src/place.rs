@@ -9,7 +9,7 @@ pub const PLACES: u16 = 1024;
 ///
 /// The name of a user is the application and the user id, that of an application is the application and an empty user id.
 pub fn place_of(name: &[&str]) -> i16 {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(name.iter().map(|text| 4 + text.len()).sum());
     for text in name {
         // With its length, so that different names have different input. An id has 512 bytes at most.
         bytes.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());

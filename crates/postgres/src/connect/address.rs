@@ -10,10 +10,7 @@ use std::{
     net::IpAddr,
     os::unix::ffi::OsStringExt as _,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -23,7 +20,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::mpsc,
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_postgres::{
     AsyncMessage, Client, Config, Error,
@@ -38,21 +35,23 @@ use super::{
 };
 
 /// Parameters that the URL can change. `connect_timeout` covers all of an attempt to reach a host, its answer included: a server that is
-/// there takes a fraction of it. A host that vanished without a word is noticed within half a minute.
+/// there takes a fraction of it. Each address of its name gets half of that. A host that vanished without a word is noticed within half a
+/// minute.
 const DEFAULTS: &str = "application_name=sessiond&connect_timeout=3&tcp_user_timeout=30&keepalives_idle=15&keepalives_interval=5&keepalives_retries=3";
 
-/// Time between the attempts to reach two hosts, in which the first one answers if it is well.
+/// Time between the attempts to reach two hosts, in which the first one answers if it is well. If it refuses, the next attempt comes at once.
 const STAGGER: Duration = Duration::from_millis(100);
 
 /// The address of a database. Neither `Display` nor `Debug` shows the password.
-#[derive(Clone)]
 pub(in super::super) struct Address {
     /// The URL without the password.
     public: String,
     /// For each host, what to connect with.
     hosts: Vec<Config>,
-    /// The host that was connected to last, which all connections try first.
-    last: Arc<AtomicUsize>,
+    /// Time that an attempt to reach one host may take.
+    limit: Duration,
+    /// The host that all connections try first: the one that was connected to last, or its successor if it went back.
+    pub(in super::super) last: AtomicUsize,
     tls: MakeRustlsConnect,
     password_file: Option<PathBuf>,
 }
@@ -103,14 +102,14 @@ impl Address {
         password_file: Option<&Path>,
         pgpassword: Option<OsString>,
     ) -> Result<Self, AddressError> {
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let schemes = ["postgres", "postgresql"];
-        let Some((scheme, rest)) = place.split_once("://").filter(|it| schemes.contains(&it.0))
+        let Some((scheme, rest)) = base.split_once("://").filter(|it| schemes.contains(&it.0))
         else {
             return Err(AddressError::NotAnAddress);
         };
         // The driver takes the first one for the end of the password, and the rest of it for a host.
-        if place.matches('@').count() > 1 || query.contains('@') {
+        if base.matches('@').count() > 1 || query.contains('@') {
             return Err(AddressError::SecondAt);
         }
         let (mut tls, mut parameters) = (Parameters::default(), DEFAULTS.to_owned());
@@ -123,7 +122,7 @@ impl Address {
                 parameters += &format!("&{parameter}");
             }
         }
-        let mut config: Config = format!("{place}?{parameters}")
+        let mut config: Config = format!("{base}?{parameters}")
             .parse()
             .map_err(|error: Error| AddressError::Invalid(cause(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -148,20 +147,15 @@ impl Address {
         let tls = tls.connector(mode)?;
         let hosts = hosts(&config).map_err(AddressError::Invalid)?;
         let password_file = password_file.map(Path::to_owned);
-        let (public, last) = (public(scheme, rest, query), Arc::default());
-        Ok(Self { public, hosts, last, tls, password_file })
-    }
-
-    /// Time that an attempt to reach one host may take.
-    fn limit(&self) -> Duration {
-        let given = self.hosts.iter().find_map(Config::get_connect_timeout);
-        given.copied().unwrap_or(Duration::from_secs(3))
+        let (public, last) = (public(scheme, rest, query), AtomicUsize::new(0));
+        let limit = config.get_connect_timeout().copied().unwrap_or_default();
+        Ok(Self { public, hosts, limit, last, tls, password_file })
     }
 
     /// Time that connecting may take: until the last host has had its time, and as long for what follows.
     pub(in super::super) fn connecting(&self) -> Duration {
         let others = u32::try_from(self.hosts.len() - 1).unwrap_or(u32::MAX);
-        self.limit().saturating_mul(2).saturating_add(STAGGER.saturating_mul(others))
+        self.limit.saturating_mul(2).saturating_add(STAGGER.saturating_mul(others))
     }
 
     /// The configuration for a host, with the password of now.
@@ -174,37 +168,51 @@ impl Address {
         config
     }
 
-    /// Connects to the first host that answers as it is asked to: of several, one that takes writes. All are tried, each a moment after the
-    /// one before, so that a host that takes connections and says nothing holds nobody up. The task ends when the client was dropped and
-    /// the database has been told. The payloads of notifications go to `notifications`, which is dropped when it is full, and when the
-    /// connection ends.
+    /// Connects to the first host that takes writes, and tells which it is. All are tried, each a moment after the one before, so that a
+    /// host that takes connections and says nothing does not delay the others. The task ends when the client was dropped and the database
+    /// has been told. The payloads of notifications go to `notifications`, which is dropped when it is full, and when the connection ends.
     pub(in super::super) async fn connect(
         &self,
         notifications: Option<mpsc::Sender<String>>,
-    ) -> Result<(Client, JoinHandle<()>), Fault> {
+    ) -> Result<(usize, Client, JoinHandle<()>), Fault> {
         let (count, last) = (self.hosts.len(), self.last.load(Relaxed));
-        let mut attempts: FuturesUnordered<_> = (0..count)
-            .map(async |nth| {
-                sleep(STAGGER.saturating_mul(u32::try_from(nth).unwrap_or(u32::MAX))).await;
-                let host = (last + nth) % count;
-                let config = self.current(host);
-                let connected = timeout(self.limit(), config.connect(self.tls.clone())).await;
-                (nth, host, connected.map_err(Fault::from).and_then(|it| Ok(it?)))
-            })
-            .collect();
-        let mut failed = Vec::with_capacity(count);
-        while let Some((nth, host, connected)) = attempts.next().await {
-            match connected {
-                Ok((client, connection)) => {
-                    self.last.store(host, Relaxed);
-                    return Ok((client, tokio::spawn(drive(connection, notifications))));
+        let attempt = async |nth| {
+            let host = (last + nth) % count;
+            let config = self.current(host);
+            let connected = timeout(self.limit, config.connect(self.tls.clone())).await;
+            (nth, host, connected.map_err(Fault::from).and_then(|it| Ok(it?)))
+        };
+        let mut attempts = FuturesUnordered::new();
+        let mut failed: Option<(usize, Fault)> = None;
+        for nth in 0..count {
+            attempts.push(attempt(nth));
+            let is_last = nth + 1 == count;
+            let wait = if is_last { Duration::MAX } else { STAGGER };
+            while let Ok(Some((nth, host, connected))) = timeout(wait, attempts.next()).await {
+                match connected {
+                    Ok((client, connection)) => {
+                        self.last.store(host, Relaxed);
+                        return Ok((host, client, tokio::spawn(drive(connection, notifications))));
+                    }
+                    Err(error) if failed.as_ref().is_none_or(|(first, _)| nth < *first) => {
+                        failed = Some((nth, error));
+                    }
+                    Err(_) => {}
                 }
-                Err(error) => failed.push((nth, error)),
+                if !is_last {
+                    break;
+                }
             }
         }
-        let first = failed.into_iter().min_by_key(|(nth, _)| *nth);
         let none = || sessiond_core::domain::error::Error::internal("an address has no host");
-        Err(first.map_or_else(|| none().into(), |(_, error)| error))
+        Err(failed.map_or_else(|| none().into(), |(_, error)| error))
+    }
+
+    /// This host went back. The next connection tries another one first.
+    pub(in super::super) fn leave(&self, host: usize) {
+        let next = (host + 1) % self.hosts.len();
+        // Nothing to do if another connection has found a better one meanwhile.
+        let _ = self.last.compare_exchange(host, next, Relaxed, Relaxed);
     }
 }
 
@@ -250,16 +258,18 @@ fn hosts(config: &Config) -> Result<Vec<Config>, String> {
         config.get_dbname().map(|it| one.dbname(it));
         config.get_options().map(|it| one.options(it));
         config.get_application_name().map(|it| one.application_name(it));
-        config.get_connect_timeout().map(|it| one.connect_timeout(*it));
+        // For each address of a name, so that the second has its time as well.
+        config.get_connect_timeout().map(|it| one.connect_timeout(*it / 2));
         config.get_tcp_user_timeout().map(|it| one.tcp_user_timeout(*it));
         config.get_keepalives_interval().map(|it| one.keepalives_interval(it));
         config.get_keepalives_retries().map(|it| one.keepalives_retries(it));
         one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
         one.ssl_mode(config.get_ssl_mode()).ssl_negotiation(config.get_ssl_negotiation());
         one.channel_binding(config.get_channel_binding());
-        // A store writes, so of several hosts the primary is meant.
+        one.load_balance_hosts(config.get_load_balance_hosts());
+        // A store writes, so a primary is meant.
         one.target_session_attrs(match config.get_target_session_attrs() {
-            TargetSessionAttrs::Any if count > 1 => TargetSessionAttrs::ReadWrite,
+            TargetSessionAttrs::Any => TargetSessionAttrs::ReadWrite,
             given => given,
         });
         one
@@ -299,14 +309,14 @@ fn reach(config: &Config) -> Reach {
 
 /// The user, the hosts and the database.
 fn public(scheme: &str, rest: &str, query: &str) -> String {
-    let (login, place) = rest.split_once('@').unwrap_or(("", rest));
+    let (login, target) = rest.split_once('@').unwrap_or(("", rest));
     let user = login.split(':').next().filter(|user| !user.is_empty());
     let user = user.map(|user| format!("{user}@")).unwrap_or_default();
     let hosts =
         query.split('&').filter(|it| it.starts_with("host=") || it.starts_with("hostaddr="));
     let hosts = hosts.collect::<Vec<_>>().join("&");
     let separator = if hosts.is_empty() { "" } else { "?" };
-    format!("{scheme}://{user}{place}{separator}{hosts}")
+    format!("{scheme}://{user}{target}{separator}{hosts}")
 }
 
 /// Without the line feed that editors end a file with.

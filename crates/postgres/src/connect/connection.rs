@@ -62,7 +62,8 @@ pub(in super::super) struct Connection {
 impl Connection {
     /// Takes over a new connection.
     pub(in super::super) async fn new(
-        (client, driver): (Client, JoinHandle<()>),
+        client: Client,
+        driver: JoinHandle<()>,
         statement_timeout_millis: u128,
         unnamed_statements: bool,
         metrics: PostgresMetrics,

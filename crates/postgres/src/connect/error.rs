@@ -16,7 +16,7 @@ pub(in super::super) enum Fault {
     Elapsed(#[from] Elapsed),
     /// It went back: it lacks commits of this many writers that were acknowledged.
     #[error("the database lacks acknowledged commits of {writers} writers")]
-    Behind { writers: usize },
+    Behind { writers: u64 },
     #[error(transparent)]
     Driver(#[from] tokio_postgres::Error),
     #[error(transparent)]
@@ -42,6 +42,14 @@ impl Fault {
     pub(in super::super) fn is_unsupported(&self) -> bool {
         let unsupported = [SqlState::SYNTAX_ERROR, SqlState::FEATURE_NOT_SUPPORTED];
         self.code().is_some_and(|code| unsupported.contains(code))
+    }
+
+    /// As the answer to what needs a connection, and got none by this.
+    pub(in super::super) fn not_connected(self) -> Error {
+        match self {
+            Self::Behind { .. } | Self::Domain(Error::StoreBehind) => Error::StoreBehind,
+            fault => Error::StoreUnavailable(Cause::new(fault)),
+        }
     }
 
     /// The database's own code of an error.

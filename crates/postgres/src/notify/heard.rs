@@ -16,7 +16,7 @@ use sessiond_store::instant;
 /// Time without a sign of a replica after which its notifications may be lost: three heartbeats.
 const MISSED: Duration = Duration::from_secs(15);
 
-/// Time without a sign after which a replica has ended. What it did not tell was looked for meanwhile.
+/// Time without a sign after which a replica has died. What it did not tell was looked for meanwhile.
 const ENDED: Duration = Duration::from_secs(60);
 
 /// Time between two looks while notifications arrive, for what no heartbeat shows.
@@ -33,6 +33,11 @@ pub(in super::super) struct Heard {
 impl Heard {
     pub(super) fn hear(&self, replica: u64) {
         self.lock().insert(replica, instant());
+    }
+
+    /// A replica has told that it ends.
+    pub(super) fn ended(&self, replica: u64) {
+        self.lock().remove(&replica);
     }
 
     /// Notifications were lost, here or at their sender.
@@ -85,7 +90,16 @@ mod tests {
             advance(MISSED / 3).await;
             heard.hear(OWN);
         }
-        assert!(!looks(Some(instant())), "it has ended");
+        assert!(!looks(Some(instant())), "it has died");
+        heard.hear(3);
+        advance(MISSED / 3).await;
+        heard.ended(3);
+        for _ in 0..3 {
+            heard.hear(OWN);
+            assert!(!looks(Some(instant())), "this one has ended, and nobody waits for it");
+            advance(MISSED / 3).await;
+        }
+        heard.hear(OWN);
         let last = Some(instant());
         for _ in 0..6 {
             assert!(!looks(last));

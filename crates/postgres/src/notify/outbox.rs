@@ -20,6 +20,7 @@ const OUTBOX: usize = 100_000;
 pub(in super::super) struct Outbox {
     scopes: Mutex<HashSet<Digest>>,
     has_lost: AtomicBool,
+    has_ended: AtomicBool,
     filled: Notify,
 }
 
@@ -45,13 +46,20 @@ impl Outbox {
         self.has_lost.swap(false, Relaxed)
     }
 
-    /// Waits until something is there.
-    pub(super) async fn take(&self) -> Vec<Digest> {
+    /// Nothing is put any more.
+    pub(in super::super) fn end(&self) {
+        self.has_ended.store(true, Relaxed);
+        self.filled.notify_one();
+    }
+
+    /// Waits until something is there, or nothing will be. Tells which.
+    pub(super) async fn take(&self) -> (Vec<Digest>, bool) {
         loop {
+            let has_ended = self.has_ended.load(Relaxed);
             let scopes =
                 std::mem::take(&mut *self.scopes.lock().unwrap_or_else(PoisonError::into_inner));
-            if !scopes.is_empty() {
-                return scopes.into_iter().collect();
+            if has_ended || !scopes.is_empty() {
+                return (scopes.into_iter().collect(), has_ended);
             }
             self.filled.notified().await;
         }

@@ -2,7 +2,8 @@
 //!
 //! * After a commit its replica sends the digests of the scopes that changed with NOTIFY, by a connection that does nothing else: a
 //!   notification inside of the commit would take a lock that all commits share.
-//! * It sends a heartbeat every few seconds, with the numbers of its commits for the fence of the others.
+//! * It sends a heartbeat every few seconds, with its marks for the fence of the others, and tells its end. One that dies is noticed after
+//!   15 seconds: what it committed and did not announce wakes watchers then.
 //! * Every replica listens. As long as heartbeats come from all, nothing else is needed. Otherwise it looks every second
 //!   (`PostgresOptions::look_every`) whether a watched scope has another version: a pooler, an engine or a lost connection that swallows
 //!   notifications delays a wake until then.
@@ -18,6 +19,7 @@ use tokio::{
 use tracing::{debug, error, info, warn};
 
 use super::super::{
+    fence::Told,
     prelude::*,
     row::{asked, number},
     shared::Shared,
@@ -28,8 +30,8 @@ use sessiond_store::{Condition, instant};
 /// Milliseconds between two notifications: a burst of commits costs a few of them.
 const NOTIFY_MILLIS: u64 = 10;
 
-/// Digests of one notification. Each is 16 hexadecimal digits, behind those of the replica, and PostgreSQL takes less than 8,000 bytes.
-const DIGESTS: usize = 480;
+/// Numbers of one notification. Each is 16 hexadecimal digits, behind those of the replica, and PostgreSQL takes less than 8,000 bytes.
+const NUMBERS: usize = 480;
 
 /// Notifications that wait for the listener, each of less than 8,000 bytes.
 const INBOX: usize = 1_000;
@@ -41,8 +43,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Time between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Seconds without a notification after which the connection has to show that it is there. The look at versions wakes watchers meanwhile.
-const QUIET_SECS: u64 = 5;
+/// Time without a notification after which the connection has to show that it is there: more than between two heartbeats. The look at
+/// versions wakes watchers meanwhile.
+const QUIET: Duration = Duration::from_secs(7);
 
 /// Scopes of one statement of such a look: a few milliseconds of the database.
 const LOOK_SCOPES: usize = 1_000;
@@ -52,26 +55,66 @@ fn channel(id: StoreId) -> String {
     format!("sessiond_{:032x}", u128::from_be_bytes(id.0))
 }
 
-/// Behind the replica: scopes were not announced. Whoever watches looks at the versions.
-const GAP: &str = "g";
-
-fn payload(replica: u64, digests: &[Digest]) -> String {
-    let words = [replica].into_iter().chain(digests.iter().map(|digest| digest.0));
-    words.map(|word| format!("{word:016x}")).collect()
+/// What a replica tells the others.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    /// Scopes that changed.
+    Changed(Vec<Digest>),
+    /// Scopes changed that are not told. Every watched scope is looked at.
+    Gap,
+    /// It is there, and has acknowledged these commits.
+    Marks(Vec<Told>),
+    /// It ends, and nothing comes behind this.
+    End,
 }
 
-/// The replica that sent a notification, and what it says. `None`: sessiond did not write it.
-fn read_payload(payload: &str) -> Option<(u64, &str)> {
-    let (replica, said) = payload.split_at_checked(16)?;
-    Some((u64::from_str_radix(replica, 16).ok()?, said))
+impl News {
+    /// As notifications, each of which begins with the replica and a letter.
+    fn payloads(&self, replica: u64) -> Vec<String> {
+        let (kind, numbers): (char, Vec<u64>) = match self {
+            Self::Changed(digests) => ('d', digests.iter().map(|digest| digest.0).collect()),
+            Self::Gap => ('g', Vec::new()),
+            Self::Marks(marks) => ('m', marks.iter().flat_map(to_numbers).collect()),
+            Self::End => ('e', Vec::new()),
+        };
+        let payload = |numbers: &[u64]| {
+            let digits: String = numbers.iter().map(|number| format!("{number:016x}")).collect();
+            format!("{replica:016x}{kind}{digits}")
+        };
+        match numbers.is_empty() {
+            true => vec![payload(&[])],
+            false => numbers.chunks(NUMBERS).map(payload).collect(),
+        }
+    }
+
+    /// The replica that sent a notification, and what it tells. `None`: sessiond did not write it.
+    fn read(payload: &str) -> Option<(u64, Self)> {
+        let (replica, said) = payload.split_at_checked(16)?;
+        let digits = said.as_bytes().get(1..).unwrap_or_default().chunks_exact(16);
+        let number = |digits| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+        let numbers: Vec<u64> = digits.filter_map(number).collect();
+        let news = match said.as_bytes().first() {
+            Some(b'd') => Self::Changed(numbers.into_iter().map(Digest).collect()),
+            Some(b'g') => Self::Gap,
+            Some(b'e') => Self::End,
+            // Of what a later version tells, that it is there.
+            _ => Self::Marks(numbers.as_chunks().0.iter().map(from_numbers).collect()),
+        };
+        Some((u64::from_str_radix(replica, 16).ok()?, news))
+    }
 }
 
-fn read_digests(words: &str) -> impl Iterator<Item = Digest> {
-    let words = words.as_bytes().chunks(16).filter_map(|word| std::str::from_utf8(word).ok());
-    words.filter_map(|word| u64::from_str_radix(word, 16).ok()).map(Digest)
+fn to_numbers((id, commits): &Told) -> [u64; 3] {
+    let id = u128::from_be_bytes(*id);
+    [(id >> 64) as u64, id as u64, commits.cast_unsigned()]
 }
 
-/// Announces what this replica's commits changed, for ever.
+fn from_numbers([high, low, commits]: &[u64; 3]) -> Told {
+    let id = u128::from(*high) << 64 | u128::from(*low);
+    (id.to_be_bytes(), commits.cast_signed())
+}
+
+/// Announces what this replica's commits changed, until it ends.
 pub(in super::super) async fn announce(shared: Arc<Shared>, id: StoreId) {
     let channel = channel(id);
     let mut connection: Option<Connection> = None;
@@ -79,19 +122,27 @@ pub(in super::super) async fn announce(shared: Arc<Shared>, id: StoreId) {
     let mut is_refused = false;
     let mut heartbeat = instant() + HEARTBEAT;
     loop {
-        let scopes = timeout_at(heartbeat, shared.outbox.take()).await.unwrap_or_default();
-        let beats = instant() >= heartbeat;
-        if beats {
+        let taken = timeout_at(heartbeat, shared.outbox.take()).await;
+        let (scopes, is_last) = taken.unwrap_or_default();
+        let mut news = Vec::new();
+        if instant() >= heartbeat {
             heartbeat = instant() + HEARTBEAT;
+            news.push(News::Marks(shared.fence.told()));
+        }
+        if !scopes.is_empty() {
+            news.push(News::Changed(scopes));
+        }
+        if is_last {
+            news.push(News::End);
         }
         if connection.as_ref().is_none_or(Connection::is_closed) {
             (connection, is_refused) = (None, false);
         }
-        if !is_refused
-            && let Err(error) = send(&shared, &mut connection, &channel, &scopes, beats).await
-        {
+        if !is_refused && let Err(error) = send(&shared, &mut connection, &channel, news).await {
             debug!(%error, "a notification was not sent");
             shared.outbox.lost();
+            // The gap is told with the next heartbeat.
+            heartbeat = instant();
             is_refused = error.is_unsupported();
             if is_refused && let Some(connection) = &connection {
                 // The end of the transaction that was refused.
@@ -101,6 +152,9 @@ pub(in super::super) async fn announce(shared: Arc<Shared>, id: StoreId) {
             }
             sleep(AGAIN).await;
         }
+        if is_last {
+            return;
+        }
         sleep(Duration::from_millis(NOTIFY_MILLIS)).await;
     }
 }
@@ -109,29 +163,20 @@ async fn send(
     shared: &Shared,
     connection: &mut Option<Connection>,
     channel: &str,
-    scopes: &[Digest],
-    beats: bool,
+    mut news: Vec<News>,
 ) -> Result<()> {
     let sender = match connection {
         Some(sender) => sender,
         None => connection.insert(shared.connect().await?),
     };
-    let mut payloads: Vec<_> =
-        scopes.chunks(DIGESTS).map(|digests| payload(shared.replica, digests)).collect();
     if shared.outbox.take_lost() {
-        payloads.push(payload(shared.replica, &[]) + GAP);
+        news.insert(0, News::Gap);
     }
-    if beats {
-        payloads.push(payload(shared.replica, &[]) + &shared.fence.told());
-    }
-    for payload in payloads {
-        // A notification need not survive a crash. Set for the transaction alone: a pooler gives its connection to others.
-        let notify = format!(
-            "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {channel}, '{payload}'; COMMIT"
-        );
-        sender.within(shared.limit(), sender.batch(&notify)).await?;
-    }
-    Ok(())
+    let payloads = news.iter().flat_map(|news| news.payloads(shared.replica));
+    let notify: String = payloads.map(|it| format!("NOTIFY {channel}, '{it}'; ")).collect();
+    // A notification need not survive a crash. Set for the transaction alone: a pooler gives its connection to others.
+    let all = format!("BEGIN; SET LOCAL synchronous_commit = off; {notify}COMMIT");
+    sender.within(shared.limit(), sender.batch(&all)).await
 }
 
 /// Wakes watchers by the notifications of all replicas, for ever.
@@ -162,16 +207,17 @@ async fn listen_once(shared: &Shared, id: StoreId) -> Result<()> {
         if std::mem::take(&mut is_new) {
             shared.heard.gap();
         }
-        while let Ok(payload) = timeout(Duration::from_secs(QUIET_SECS), received.recv()).await {
+        while let Ok(payload) = timeout(QUIET, received.recv()).await {
             let Some(payload) = payload else { return Ok(()) };
-            let Some((replica, said)) = read_payload(&payload) else { continue };
+            let Some((replica, news)) = News::read(&payload) else { continue };
             shared.heard.hear(replica);
-            match said {
+            match news {
                 // Its own commits have woken everybody here.
                 _ if replica == shared.replica => {}
-                GAP => shared.heard.gap(),
-                marks if shared.fence.hear(marks) => {}
-                digests => shared.notifier.wake_all(read_digests(digests)),
+                News::Changed(digests) => shared.notifier.wake_all(digests),
+                News::Gap => shared.heard.gap(),
+                News::Marks(marks) => shared.fence.hear(&marks),
+                News::End => shared.heard.ended(replica),
             }
         }
     }
@@ -277,9 +323,7 @@ async fn versions<'s>(
     };
     let user = |scope: &'s Scope| scope.user_id().map_or("", UserId::as_str);
     let versions = Columns::new(VERSIONS)
-        .places(scopes.iter().map(|scope| [scope.app_name().as_str(), user(scope)]))
-        .texts(scopes.iter().map(Scope::app_name))
-        .texts(scopes.iter().map(user))
+        .placed(scopes.iter().map(|scope| [scope.app_name().as_str(), user(scope)]))
         .texts(scopes.iter().map(session));
     let mut seen: Vec<_> = scopes.iter().map(|scope| (scope, Seen::default())).collect();
     for row in versions.all(connection).await? {
@@ -296,15 +340,35 @@ mod tests {
 
     #[test]
     fn a_notification_holds_digests_and_fits() {
-        let sent: Vec<Digest> =
-            (0..DIGESTS as u64).map(|at| Digest(at * 0x0123_4567_89ab)).collect();
-        let text = payload(7, &sent);
-        assert!(text.len() < 8000);
-        let read = |text| {
-            read_payload(text).map(|(replica, said)| (replica, read_digests(said).collect()))
+        let sent = (0..NUMBERS as u64).map(|at| Digest(at * 0x0123_4567_89ab));
+        let sent = News::Changed(sent.collect());
+        let texts = sent.payloads(7);
+        assert!(texts.len() == 1 && texts[0].len() < 8000);
+        assert_eq!(News::read(&texts[0]), Some((7, sent)));
+        assert_eq!(News::read("nonsense"), None);
+        for text in ["00000000000000ffé", "00000000000000ff", "00000000000000ffx0000000000000001"]
+        {
+            assert_eq!(News::read(text), Some((255, News::Marks(vec![]))));
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_read() {
+        let marks = |count: u64| {
+            let mark = |at: u64| (u128::from(at).wrapping_mul(u128::MAX / 7).to_be_bytes(), -1);
+            News::Marks((0..count).map(mark).collect())
         };
-        assert_eq!(read(&text), Some((7, sent)));
-        assert_eq!(read("nonsense"), None);
-        assert_eq!(read("00000000000000ffé"), Some((255, vec![])));
+        for news in [News::Gap, News::End, marks(0), marks(NUMBERS as u64 / 3)] {
+            let texts = news.payloads(u64::MAX);
+            assert_eq!(texts.len(), 1);
+            assert_eq!(News::read(&texts[0]), Some((u64::MAX, news)));
+        }
+        // None is divided.
+        let parts = marks(NUMBERS as u64).payloads(7);
+        let read = parts.iter().flat_map(|text| match News::read(text) {
+            Some((7, News::Marks(marks))) => marks,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(News::Marks(read.collect()), marks(NUMBERS as u64));
     }
 }

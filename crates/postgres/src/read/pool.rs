@@ -15,7 +15,7 @@ use deadpool::{
 };
 use futures_util::{
     FutureExt as _,
-    future::{BoxFuture, try_join},
+    future::{BoxFuture, try_join, try_join3},
 };
 use tokio::{runtime::Handle, time::timeout};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
@@ -24,6 +24,7 @@ use tracing::error;
 use super::{
     super::{
         connect::clock::{DATABASE_TIME, database_time},
+        fence::Fence,
         prelude::*,
         shared::Shared,
     },
@@ -46,11 +47,7 @@ impl managed::Manager for Connector {
     type Error = Error;
 
     async fn create(&self) -> Result<Connection, Error> {
-        let connected = self.0.connect().await;
-        connected.map_err(|error| match error {
-            Fault::Behind { .. } => Error::StoreBehind,
-            error => Error::StoreUnavailable(Cause::new(error)),
-        })
+        self.0.connect().await.map_err(Fault::not_connected)
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Error> {
@@ -95,7 +92,7 @@ impl Drop for Lease<'_> {
         self.runtime.spawn(async move {
             let ended = timeout(END_WAIT, connection.commit()).await;
             if !matches!(ended, Ok(Ok(()))) {
-                // It makes place for a new one.
+                // Another one may be made.
                 drop(Object::take(connection));
             }
         });
@@ -180,8 +177,9 @@ impl Pool {
         };
         let reader = Reader::new(connection, &*self.shared.clock);
         let begin = async {
-            let (begin, time) = (connection.begin_snapshot(), connection.one(DATABASE_TIME));
-            let ((), time) = try_join(begin, time).await?;
+            let (begin, look) = (connection.begin_snapshot(), self.shared.look_in_transaction());
+            let looked = async { Fence::judge(&look.all(connection).await?) };
+            let ((), (), time) = try_join3(begin, looked, connection.one(DATABASE_TIME)).await?;
             reader.begun(self.shared.clock.observe(database_time(time.as_ref())?))
         };
         let answers = try_join(begin, work(&reader, query));
@@ -191,6 +189,9 @@ impl Pool {
     }
 
     async fn take(&self) -> Result<Object<Connector>, Error> {
+        if *self.shared.condition.borrow() == Condition::Behind {
+            return Err(Error::StoreBehind);
+        }
         self.connections.get().await.map_err(|error| match error {
             // Others may wait for connections to a database that is away.
             PoolError::Timeout(TimeoutType::Wait) => match *self.shared.condition.borrow() {

@@ -1,6 +1,6 @@
 //! Several hosts, of which the first says nothing: neither that it is there nor that it is not.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::atomic::Ordering::Relaxed};
 
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
@@ -35,6 +35,7 @@ async fn a_silent_first_host_is_passed_by_writes_and_reads() {
     };
     let Some(fixture) = Fixture::with(first).await else { return };
     let opened = open_with(fixture.shared.options.clone(), MIGRATIONS).await.unwrap();
+    assert_eq!(opened.shared.address.last.load(Relaxed), 1);
     let store: Arc<dyn Store> = Arc::new(opened);
     store.create_session(&call(), creation("s")).await.unwrap();
     let query = SessionQuery::info(SessionRef::Full(super::address("s")));
@@ -44,7 +45,7 @@ async fn a_silent_first_host_is_passed_by_writes_and_reads() {
 
 /// As a server does whose machine stands still: the kernel takes connections.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_first_host_holds_nothing_up() {
+async fn a_frozen_first_host_delays_nothing() {
     let frozen = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = frozen.local_addr().unwrap();
     let first = |options: PostgresOptions| {
@@ -56,6 +57,7 @@ async fn a_frozen_first_host_holds_nothing_up() {
     let Some(fixture) = Fixture::with(first).await else { return };
     let opened = open_with(fixture.shared.options.clone(), MIGRATIONS);
     let store = timeout(Duration::from_secs(60), opened).await.expect("nothing waits").unwrap();
+    assert_eq!(store.shared.address.last.load(Relaxed), 1);
     let store: Arc<dyn Store> = Arc::new(store);
     store.create_session(&call(), creation("s")).await.unwrap();
     store.close().await;

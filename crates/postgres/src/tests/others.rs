@@ -1,7 +1,9 @@
 //! A writer decides on what others have changed since its last group.
 
 use super::*;
+use crate::postgres_store::open_with;
 use sessiond_core::domain::{delta::Operation, event::Event, json::Amount};
+use sessiond_store::{SessionQuery, Store};
 
 /// Keys of each scope that is visible from a session.
 const KEYS: [&str; 3] = ["k", "app:a", "user:u"];
@@ -109,15 +111,44 @@ async fn what_is_known_ends_with_the_connection() {
     assert_eq!(sums(&fixture, &mut writer, "2").await, [11; 3]);
 }
 
+fn pooled(mut options: PostgresOptions) -> PostgresOptions {
+    options.settings.unnamed_statements = true;
+    options
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_may_lead_to_another_server_at_any_time() {
-    let pooled = |mut options: PostgresOptions| {
-        options.settings.unnamed_statements = true;
-        options
-    };
     let Some(fixture) = Fixture::with(pooled).await else { return };
     let [mut writer, _] = two_writers(&fixture).await;
     sums(&fixture, &mut writer, "1").await;
     execute_at(&fixture.shared.options.url, "UPDATE state SET value = '10'").await;
     assert_eq!(sums(&fixture, &mut writer, "2").await, [11; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pooler_may_lead_to_a_server_that_lacks_commits_between_two_transactions() {
+    let Some(fixture) = Fixture::with(pooled).await else { return };
+    let mut options = fixture.shared.options.clone();
+    (options.readers, options.settings.writers) = (1, 1);
+    // Nothing but the transactions themselves looks.
+    options.look_every = Duration::from_secs(86_400);
+    let store: Arc<dyn Store> = Arc::new(open_with(options, MIGRATIONS).await.unwrap());
+    store.create_session(&call(), creation("s")).await.unwrap();
+    let read = async || {
+        let query = SessionQuery::info(SessionRef::Full(address("s")));
+        store.read_session(query).await.map(|view| view.info.last_sequence)
+    };
+    assert_eq!(read().await, Ok(0));
+    let turn = async |by: i64| {
+        let sql = format!("UPDATE writer SET commits = commits + {by}");
+        execute_at(&fixture.shared.options.url, &sql).await;
+    };
+    turn(-1).await;
+    let refused = store.append(&call(), one("s", "1", &[])).await;
+    assert_eq!(refused.unwrap_err(), Error::StoreBehind);
+    assert_eq!(read().await, Err(Error::StoreBehind));
+    turn(1).await;
+    store.append(&call(), one("s", "1", &[])).await.unwrap();
+    assert_eq!(read().await, Ok(1));
+    store.close().await;
 }

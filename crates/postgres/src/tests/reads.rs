@@ -4,12 +4,26 @@ use super::{
     plans::{scan_of, unplaced_in},
     *,
 };
-use crate::{connect::connection::Connection, read::rows::Reader};
+use crate::{
+    connect::connection::Connection,
+    read::{pool::Pool, rows::Reader},
+};
 use sessiond_core::{domain::page::EventSelection, domain::permission::Users, read::Read};
 use sessiond_store::{
-    ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
-    UsersQuery, WatchQuery,
+    ApplicationsQuery, Condition, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery,
+    StateQuery, UsersQuery, WatchQuery,
 };
+
+#[tokio::test]
+async fn no_read_waits_for_a_database_that_went_back() {
+    let options = PostgresOptions::new("postgres://me@127.0.0.1:1/x", StoreId([7; 16]));
+    let shared = Arc::new(Shared::new(options).unwrap());
+    let pool = Pool::new(Arc::clone(&shared)).unwrap();
+    let refused = pool.figures().await.err();
+    assert!(matches!(refused, Some(Error::StoreUnavailable(_))), "{refused:?}");
+    shared.condition.send_replace(Condition::Behind);
+    assert_eq!(pool.figures().await.err(), Some(Error::StoreBehind));
+}
 
 /// The answer of a read of few rows.
 async fn answer<Q: Read>(reader: &Reader<'_>, query: Q) -> Q::Answer {

@@ -97,11 +97,7 @@ impl Lane {
         if !self.writer.is_connected() {
             // Those who wait have waited as well. The next attempt is made for the next request.
             self.inbox.queue.take(group, usize::MAX, usize::MAX, false);
-            let refusal = match failure {
-                Error::StoreBehind => failure,
-                failure => Error::StoreUnavailable(Cause::new(failure)),
-            };
-            refuse(metrics, group.drain(..), &refusal);
+            refuse(metrics, group.drain(..), &Fault::from(failure).not_connected());
         }
     }
 }

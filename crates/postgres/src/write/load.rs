@@ -11,6 +11,7 @@ use super::{
     super::{
         columns::{pipeline, step},
         connect::clock::{DATABASE_TIME, DatabaseClock, database_time},
+        fence::Fence,
         prelude::*,
         row::SESSION_COLUMNS,
     },
@@ -125,10 +126,11 @@ static REQUESTS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The statements that lock, and read what is not locked.
-fn locks<'a>(needed: &'a Needed<'_>, record: Columns<'a>) -> [Columns<'a>; 3] {
+/// The statements that lock, and read what is not locked, behind those that come first: the fence's look, and the record.
+fn locks<'a>(needed: &'a Needed<'_>, [look, record]: [Columns<'a>; 2]) -> [Columns<'a>; 4] {
     let lock_sessions = Columns::new(LOCK_SESSIONS.as_str()).addresses(needed.sessions.iter());
     [
+        look,
         Columns::together([record, lock_sessions]),
         Columns::new(LOCK_SCOPES.as_str()).scopes(needed.scopes.iter()),
         Columns::new(READ_SCOPES).scopes(needed.visible.difference(&needed.scopes)),
@@ -155,12 +157,12 @@ fn reads<'a>(needed: &'a Needed<'_>) -> [Columns<'a>; 5] {
     ]
 }
 
-/// Begins a transaction, locks what a group changes and loads what its first requests need. Returns their number. `record` records the
-/// number of the transaction.
+/// Begins a transaction, locks what a group changes and loads what its first requests need. Returns their number. `first` are the fence's
+/// look, if it needs one, and the statement that records the number of the transaction.
 pub(super) async fn load(
     connection: &Connection,
     needs: &[ReadSet<'_>],
-    record: Columns<'_>,
+    first: [Columns<'_>; 2],
     clock: &DatabaseClock,
     loaded: &mut WorkingSet,
 ) -> Result<(Stored, usize), Failure> {
@@ -174,7 +176,7 @@ pub(super) async fn load(
     needed.scopes.extend(swept.emptied.iter().cloned());
     needed.visible.extend(swept.emptied.iter().cloned());
     let [sessions, scopes, observed, keys, whole, events, requests, time] =
-        read(connection, &needed, record).await?;
+        read(connection, &needed, first).await?;
     loaded.now = clock.observe(database_time(time.first())?);
     let mut stored = Stored::default();
     fill::sessions(&sessions, &needed, loaded, &mut stored)?;
@@ -201,11 +203,11 @@ pub(super) async fn load(
 async fn read(
     connection: &Connection,
     needed: &Needed<'_>,
-    record: Columns<'_>,
+    first: [Columns<'_>; 2],
 ) -> Result<[Vec<Row>; 8]> {
-    let [sessions, scopes, observed] = locks(needed, record);
+    let [look, sessions, scopes, observed] = locks(needed, first);
     let [keys, whole, events, requests, time] = reads(needed);
-    let statements = [sessions, scopes, observed, keys, whole, events, requests, time];
+    let statements = [look, sessions, scopes, observed, keys, whole, events, requests, time];
     for statement in &statements {
         statement.prepare(connection).await?;
     }
@@ -214,7 +216,8 @@ async fn read(
         let is_first = begin.is_some();
         let steps = begin.take().into_iter().chain(statements.iter().map(|it| it.all(connection)));
         let mut answers = pipeline(steps.collect()).await?.into_iter().skip(usize::from(is_first));
-        let answers = statements.each_ref().map(|_| answers.next().unwrap_or_default());
+        Fence::judge(&answers.next().unwrap_or_default())?;
+        let answers = [(); 8].map(|()| answers.next().unwrap_or_default());
         let [_, scopes, ..] = &answers;
         if scopes.len() == needed.scopes.len() {
             return Ok(answers);

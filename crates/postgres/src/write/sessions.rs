@@ -16,7 +16,7 @@ const NAME: &str = "place, session_id, app_name, user_id";
 
 const UPDATE_LIST: &str = "
 UPDATE session_list l SET last_event_secs = k.new_secs
-FROM unnest($1, $2, $3, $4, $5, $6) AS k (place, app_name, user_id, session_id, secs, new_secs)
+FROM unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, new_secs)
 WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
 
@@ -104,7 +104,9 @@ pub(super) fn update<'a>(
         moved.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.record.info, info)));
     let moved = moved.filter(|(before, info)| listed(before) != listed(info));
     let list = Columns::new(UPDATE_LIST)
-        .addresses(moved.clone().map(|(_, info)| &info.key))
+        .texts(moved.clone().map(|(_, info)| &info.key.app_name))
+        .texts(moved.clone().map(|(_, info)| &info.key.user_id))
+        .texts(moved.clone().map(|(_, info)| &info.key.session_id))
         .signed(moved.clone().map(|(before, _)| listed(before)))
         .signed(moved.map(|(_, info)| listed(info)));
     [update, list]

@@ -14,6 +14,7 @@ use tracing::debug;
 use super::{
     super::{
         columns::{Step, pipeline, step},
+        fence::{Fence, WriterId},
         migrate::take_numbers,
         prelude::*,
         shared::Shared,
@@ -55,7 +56,7 @@ const RECORDED: &str = "
 INSERT INTO writer (id, commits, used_secs) VALUES ($1, 0, $2)
 ON CONFLICT (id) DO UPDATE SET used_secs = excluded.used_secs RETURNING writer.commits";
 
-/// Without a limit of time, which would end the wait for a standby as if the standby had answered.
+/// Without a limit of time, at which the wait for a standby would end like one that was answered.
 const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 
 pub(in super::super) struct Writer {
@@ -63,7 +64,7 @@ pub(in super::super) struct Writer {
     /// Commits of all writers, for crash tests.
     commits: Arc<AtomicU64>,
     /// Of its row in the table of writers.
-    id: [u8; 16],
+    id: WriterId,
     /// The number of the last transaction that was begun.
     transaction: i64,
     connection: Option<Connection>,
@@ -162,8 +163,9 @@ impl Writer {
             .value(Type::BYTEA, &self.id[..])
             .value(Type::INT8, self.transaction)
             .value(Type::INT8, about.secs());
+        let first = [self.shared.look_in_transaction(), record];
         let clock = &self.shared.clock;
-        let (stored, count) = load(connection, needs, record, clock, &mut self.loaded).await?;
+        let (stored, count) = load(connection, needs, first, clock, &mut self.loaded).await?;
         self.stored = stored;
         Ok(count)
     }
@@ -201,7 +203,7 @@ impl Writer {
     fn committed(&mut self, changes: &ChangeSet) {
         let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         self.abort_at(CrashPoint::AfterCommitBeforeAck, commits);
-        self.shared.fence.acknowledged(self.id, self.transaction.cast_unsigned());
+        self.shared.fence.acknowledged(self.id, self.transaction);
         self.shared.outbox.put(changes);
     }
 
@@ -231,9 +233,11 @@ impl Writer {
     async fn recorded(&mut self) -> Result<i64> {
         let (limit, id) = (self.shared.limit(), self.id);
         let used_secs = self.shared.clock.now().secs();
+        let look = self.shared.look_in_transaction();
         let connection = self.connect().await?;
         let read = async {
             connection.begin().await?;
+            Fence::judge(&look.all(connection).await?)?;
             let select = Columns::new(RECORDED).value(Type::BYTEA, &id[..]);
             let rows = select.value(Type::INT8, used_secs).all(connection).await?;
             connection.batch(COMMIT).await?;
@@ -250,10 +254,10 @@ impl Backend for Writer {
 
     async fn load(&mut self, needs: &[ReadSet<'_>]) -> Result<usize, Failure> {
         if let Err(fault) = self.connect().await {
-            return Err(match fault {
-                Fault::Behind { .. } => Error::StoreBehind.into(),
-                fault if instant() < self.gives_up => Failure::Again(Cause::new(fault)),
-                fault => Error::StoreUnavailable(Cause::new(fault)).into(),
+            let is_again = instant() < self.gives_up && !matches!(fault, Fault::Behind { .. });
+            return Err(match is_again {
+                true => Failure::Again(Cause::new(fault)),
+                false => fault.not_connected().into(),
             });
         }
         let loaded = match timeout(self.shared.limit(), self.try_load(needs)).await {

@@ -1,5 +1,7 @@
 //! URLs, without a server.
 
+use std::pin::pin;
+
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_postgres::config::TargetSessionAttrs;
@@ -32,10 +34,10 @@ fn an_address_has_a_user_hosts_and_a_database() {
 }
 
 #[test]
-fn of_several_hosts_one_that_writes_is_wanted() {
+fn one_that_writes_is_wanted() {
     let wanted = |url: &str| config(url).get_target_session_attrs();
     assert_eq!(wanted("postgres://a,b/x"), TargetSessionAttrs::ReadWrite);
-    assert_eq!(wanted("postgres://a/x"), TargetSessionAttrs::Any);
+    assert_eq!(wanted("postgres://a/x"), TargetSessionAttrs::ReadWrite);
     let numbers = parse("postgres://a:7,b/x?hostaddr=127.0.0.1,127.0.0.2").unwrap();
     let hosts = numbers.hosts.iter().map(|it| (it.get_hostaddrs().len(), it.get_ports().to_vec()));
     assert_eq!(hosts.collect::<Vec<_>>(), [(1, vec![7]), (1, vec![5432])]);
@@ -43,20 +45,65 @@ fn of_several_hosts_one_that_writes_is_wanted() {
     assert!(odd.to_string().contains("another number of ports or addresses"), "{odd}");
 }
 
-/// A well one is connected to, and then tried first.
 #[tokio::test]
-async fn a_frozen_host_holds_nobody_up() {
+async fn the_next_host_is_tried_while_one_says_nothing() {
     let frozen = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refusing = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (first, second) = (frozen.local_addr().unwrap(), refusing.local_addr().unwrap());
-    // The second answers at once, though with an error. Only then the first has its time.
-    let url = format!("postgres://me@{first},{second}/x?connect_timeout=1");
-    let address = parse(&url).unwrap();
-    let answered = tokio::spawn(async move { drop(refusing.accept().await.unwrap()) });
-    let error = address.connect(None).await.unwrap_err();
-    assert!(matches!(error, Fault::Elapsed(_)), "{error}");
-    answered.await.unwrap();
-    assert_eq!(address.last.load(Relaxed), 0);
+    let address = parse(&format!("postgres://me@{first},{second}/x?connect_timeout=1")).unwrap();
+    let mut connecting = pin!(address.connect(None));
+    tokio::select! {
+        _ = &mut connecting => panic!("the first has its time"),
+        accepted = refusing.accept() => drop(accepted.unwrap()),
+    }
+    let error = connecting.await.unwrap_err();
+    assert!(matches!(error, Fault::Elapsed(_)), "that of the first: {error}");
+}
+
+#[tokio::test]
+async fn after_a_host_that_refuses_the_next_is_tried_at_once() {
+    let last = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let many = "127.0.0.1:1,".repeat(200);
+    let address = parse(&format!("postgres://me@{many}{}/x", last.local_addr().unwrap())).unwrap();
+    let connecting = async { address.connect(None).await.unwrap_err() };
+    let reached = timeout(STAGGER * 100, async {
+        tokio::select! {
+            error = connecting => panic!("{error}"),
+            accepted = last.accept() => accepted.unwrap(),
+        }
+    });
+    reached.await.expect("no pause between two attempts");
+}
+
+#[test]
+fn a_host_that_went_back_is_left_once() {
+    let address = parse("postgres://a,b/x").unwrap();
+    let last = || address.last.load(Relaxed);
+    address.leave(1);
+    assert_eq!(last(), 0, "another one was found meanwhile");
+    address.leave(0);
+    address.leave(0);
+    assert_eq!(last(), 1);
+    address.leave(1);
+    assert_eq!(last(), 0);
+}
+
+#[test]
+fn one_host_keeps_all_that_a_url_sets() {
+    let url = "postgresql://me:p@h:7/db?options=-cx%3Dy&application_name=a&sslnegotiation=direct\
+        &sslmode=require&connect_timeout=8&tcp_user_timeout=9&keepalives=0&keepalives_idle=10\
+        &keepalives_interval=11&keepalives_retries=12&target_session_attrs=read-write\
+        &channel_binding=require&load_balance_hosts=random&hostaddr=127.0.0.1";
+    let mut config: Config = url.parse().unwrap();
+    let host = hosts(&config).unwrap().remove(0);
+    assert_ne!(host, config);
+    config.connect_timeout(Duration::from_secs(4));
+    assert_eq!(host, config);
+    config.target_session_attrs(TargetSessionAttrs::Any);
+    assert_eq!(
+        hosts(&config).unwrap()[0].get_target_session_attrs(),
+        TargetSessionAttrs::ReadWrite
+    );
 }
 
 #[test]
@@ -81,9 +128,13 @@ fn connecting_takes_no_longer_for_many_hosts() {
 
 #[test]
 fn defaults_can_be_changed() {
+    let limit = |url| parse(url).unwrap().limit;
+    assert_eq!(limit("postgres://h"), Duration::from_secs(3));
+    assert_eq!(limit("postgres://h?connect_timeout=1"), Duration::from_secs(1));
     let given = config("postgres://h");
     assert_eq!(given.get_application_name(), Some("sessiond"));
-    assert_eq!(given.get_connect_timeout(), Some(&Duration::from_secs(3)));
+    let first_address = Some(&Duration::from_millis(1500));
+    assert_eq!(given.get_connect_timeout(), first_address, "the second has its time as well");
     assert_eq!(given.get_tcp_user_timeout(), Some(&Duration::from_secs(30)));
     assert_eq!(given.get_keepalives_idle(), Duration::from_secs(15));
     assert_eq!(given.get_keepalives_retries(), Some(3));
@@ -92,7 +143,7 @@ fn defaults_can_be_changed() {
          &keepalives_idle=4&keepalives_retries=9&options=-csearch_path%3Dx",
     );
     assert_eq!(changed.get_application_name(), Some("a@&b"));
-    assert_eq!(changed.get_connect_timeout(), Some(&Duration::from_secs(1)));
+    assert_eq!(changed.get_connect_timeout(), Some(&Duration::from_millis(500)));
     assert_eq!(changed.get_tcp_user_timeout(), Some(&Duration::from_secs(3)));
     assert_eq!(changed.get_keepalives_idle(), Duration::from_secs(4));
     assert_eq!(changed.get_keepalives_retries(), Some(9));
