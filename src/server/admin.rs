@@ -161,7 +161,7 @@ struct Connection {
     task: AbortHandle,
 }
 
-/// Serves one request a connection. At the bound a connection makes place for the next one, so that nobody keeps probes away: the oldest
+/// Serves one request a connection. At the bound one is closed for the next one, so that probes always get in: the oldest
 /// without a request, else the oldest.
 pub async fn serve(listener: Listener, routes: Router) {
     let routes = match listener.plain_host() {

@@ -1,5 +1,5 @@
 //! The bound of open connections. It leaves file descriptors for the store, which cannot do without. At the bound, connections that have
-//! shown nothing make place, so that strangers who connect and wait keep nobody away.
+//! shown nothing are closed, so that strangers who connect and wait do not keep clients away.
 
 use std::{
     collections::VecDeque,

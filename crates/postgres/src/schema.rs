@@ -68,6 +68,14 @@ pub(super) const PURGED: i64 = i64::MIN;
 /// The node of an application or a user.
 pub(super) const SHARED: Incarnation = Incarnation(0);
 
+/// Seconds of a period of the list. With each period more sessions are sorted for a page, with each second more rows move.
+const LIST_PERIOD_SECS: i64 = 10;
+
+/// The period of the list in which a session is that had its last event then.
+pub(super) fn list_period(last_event: Time) -> i64 {
+    last_event.secs().div_euclid(LIST_PERIOD_SECS)
+}
+
 /// Made before the first migration, by the first replica.
 pub(super) const META: &str = "
 CREATE TABLE IF NOT EXISTS meta (
@@ -138,16 +146,16 @@ CREATE TABLE session_name (
 -- sessions of a user with it.
 CREATE INDEX session_address ON session_name (app_name, user_id, session_id, place);
 
--- In whole seconds: the session's row has the rest of the time, so that further events of one second change nothing here.
+-- In periods of seconds (`list_period`): the session's row has the time, so that further events of one period change nothing here.
 CREATE TABLE session_list (
     app_name TEXT COLLATE "C" NOT NULL,
-    last_event_secs BIGINT NOT NULL,
+    period BIGINT NOT NULL,
     user_id TEXT COLLATE "C" NOT NULL, session_id TEXT COLLATE "C" NOT NULL,
     place SMALLINT NOT NULL,
-    PRIMARY KEY (app_name, last_event_secs, user_id, session_id)
+    PRIMARY KEY (app_name, period, user_id, session_id)
 );
 CREATE INDEX session_list_of_user
-    ON session_list (app_name, user_id, last_event_secs, session_id);
+    ON session_list (app_name, user_id, period, session_id);
 
 CREATE TABLE event (
     place SMALLINT NOT NULL, app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
@@ -197,7 +205,8 @@ CREATE TABLE scope_log (
     removed TEXT, set_json TEXT,
     PRIMARY KEY (place, app_name, user_id, version)
 );
-CREATE INDEX scope_log_user ON scope_log (place, app_name, source_user, version);
+-- Of changes of applications: those of users name no user.
+CREATE INDEX scope_log_user ON scope_log (place, app_name, source_user, version) WHERE source_user IS NOT NULL;
 
 -- A node's keys at a version, as three arrays of the same length. A key that was removed has no value, and the version that did it.
 CREATE TABLE snapshot (

@@ -8,6 +8,7 @@ use super::super::{
     log::rows,
     prelude::*,
     row::{self, SESSION_COLUMNS, Value, address, asked, bytes, number, optional_time, time},
+    schema::list_period,
 };
 use sessiond_core::{
     commit::{ScopeLogRow, Source},
@@ -122,7 +123,8 @@ impl Rows for Reader<'_> {
         // Of one user all have the same user id.
         let user = query.user_id.as_ref().map_or(user, UserId::as_str);
         let select = Columns::new(select_list(query)).text(&query.app_name).time(time).text(user);
-        let mut select = select.text(session).number(max_rows as u64);
+        let select = select.text(session).number(max_rows as u64);
+        let mut select = select.value(Type::INT8, list_period(time));
         if let (None, Users::Only(users)) = (&query.user_id, &query.seen) {
             select = select.texts(users.iter());
         }
@@ -300,7 +302,7 @@ impl Rows for Reader<'_> {
     }
 }
 
-/// The sessions of a list behind one of them. Ties ascend in either order. Of several users, `$7`, each has no more than are wanted of all, so
+/// The sessions of a list behind one of them. Ties ascend in either order. Of several users, `$8`, each has no more than are wanted of all, so
 /// that the index of users is read and nothing else.
 fn select_list(query: &SessionsQuery) -> String {
     let across = ("l.user_id, l.session_id", "($4, $5)");
@@ -313,19 +315,20 @@ fn select_list(query: &SessionsQuery) -> String {
         SessionOrder::LeastRecent => (">", "ASC"),
         SessionOrder::MostRecent => ("<", "DESC"),
     };
-    let time = "(l.last_event_secs, s.last_event_nanos)";
+    let time = "(s.last_event_secs, s.last_event_nanos)";
     let list = format!(
         "SELECT s.{} FROM session_list l
          JOIN session s ON s.place = l.place AND s.app_name = l.app_name AND s.user_id = l.user_id
              AND s.session_id = l.session_id
-         WHERE l.app_name = $1 {user} AND l.last_event_secs {behind}= $2
+         WHERE l.app_name = $1 {user} AND l.period {behind}= $7
              AND ({time} {behind} ($2, $3) OR {time} = ($2, $3) AND ({ties}) > {after})
-         ORDER BY l.last_event_secs {direction}, s.last_event_nanos {direction}, {ties} LIMIT $6",
+         ORDER BY l.period {direction}, s.last_event_secs {direction}, s.last_event_nanos {direction},
+             {ties} LIMIT $6",
         of_session()
     );
     match (&query.user_id, &query.seen) {
         (None, Users::Only(_)) => format!(
-            "SELECT s.* FROM unnest($7::text[]) AS u (seen) CROSS JOIN LATERAL ({list}) AS s
+            "SELECT s.* FROM unnest($8::text[]) AS u (seen) CROSS JOIN LATERAL ({list}) AS s
              ORDER BY last_event_secs {direction}, last_event_nanos {direction}, user_id, session_id
              LIMIT $6"
         ),

@@ -4,8 +4,8 @@ use super::*;
 
 /// Count rows of the list, and names, that differ from the sessions.
 const DIFFERENCES: [&str; 2] = [
-    "SELECT count(*) FROM session s FULL JOIN session_list l USING (place, app_name, user_id,
-     session_id, last_event_secs)
+    "SELECT count(*) FROM session s FULL JOIN session_list l ON l.place = s.place AND l.app_name = s.app_name
+     AND l.user_id = s.user_id AND l.session_id = s.session_id AND l.period = s.last_event_secs / 10
      WHERE s.incarnation IS NULL OR l.app_name IS NULL OR s.app_name IS NULL",
     "SELECT count(*) FROM session s FULL JOIN session_name n ON n.session_place = s.place
      AND n.app_name = s.app_name AND n.user_id = s.user_id AND n.session_id = s.session_id

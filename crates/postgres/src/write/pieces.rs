@@ -71,7 +71,7 @@ pub(super) async fn apply(
         ([_, ..], [], Some((scope, through))) => purge_scope(connection, scope, *through).await?,
         _ => {}
     }
-    // The others are found again.
+    // A later sweep finds the others.
     for user in changes.unnamed.iter().take(NAMED_USERS) {
         remove_name(connection, user).await?;
     }

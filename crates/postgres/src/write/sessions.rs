@@ -1,7 +1,7 @@
 //! The rows of sessions, with the tables beside them that list and find them.
 
 use super::{
-    super::{prelude::*, row::SESSION_COLUMNS},
+    super::{prelude::*, row::SESSION_COLUMNS, schema::list_period},
     changed::Changed,
     stored::Stored,
 };
@@ -10,14 +10,14 @@ use sessiond_store::rows::labels_text;
 
 const ADDRESS: &str = "place, app_name, user_id, session_id";
 
-const LIST: &str = "session_list (place, app_name, user_id, session_id, last_event_secs)";
+const LIST: &str = "session_list (place, app_name, user_id, session_id, period)";
 
 const NAME: &str = "place, session_id, app_name, user_id";
 
 const UPDATE_LIST: &str = "
-UPDATE session_list l SET last_event_secs = k.new_secs
-FROM unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, new_secs)
-WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
+UPDATE session_list l SET period = k.new_period
+FROM unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, period, new_period)
+WHERE l.app_name = k.app_name AND l.period = k.period
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
 
 /// The columns of [`NAME`].
@@ -40,12 +40,12 @@ pub(super) fn delete<'a>(removed: &[SessionInfo], stored: &'a Stored) -> Vec<Col
     let keys = infos.clone().map(|info| &info.key);
     let sessions =
         Columns::delete("session", &format!("{ADDRESS}, incarnation")).addresses(keys.clone());
-    let listed = Columns::delete("session_list", &format!("{ADDRESS}, last_event_secs"))
-        .addresses(keys.clone());
+    let listed =
+        Columns::delete("session_list", &format!("{ADDRESS}, period")).addresses(keys.clone());
     vec![
         names(Columns::delete("session_name", NAME), keys),
         sessions.numbers(infos.clone().map(|info| info.incarnation.0)),
-        listed.signed(infos.map(|info| info.last_event_time.secs())),
+        listed.signed(infos.map(|info| list_period(info.last_event_time))),
     ]
 }
 
@@ -72,7 +72,7 @@ pub(super) fn insert<'a>(rows: &[&'a SessionRow], changed: &Changed<'_>) -> [Col
         .texts(infos.clone().map(|info| labels_text(&info.labels)))
         .texts(origins.clone().map(|origin| origin.map(|it| &it.key.session_id)))
         .signed(origins.map(|origin| origin.map(|it| it.sequence.cast_signed())));
-    let listed = infos.map(|info| info.last_event_time.secs());
+    let listed = infos.map(|info| list_period(info.last_event_time));
     let list = Columns::insert(LIST, "").addresses(keys.clone()).signed(listed);
     let named = Columns::insert(&format!("session_name ({NAME}, session_place)"), "");
     let places = keys.clone().map(|key| [key.app_name.as_str(), key.user_id.as_str()]);
@@ -98,7 +98,7 @@ pub(super) fn update<'a>(
         .numbers(snapshots.map(|it| it.changed_bytes))
         .times(infos.clone().map(|info| info.last_event_time))
         .times(infos.map(|info| info.update_time));
-    let listed = |info: &SessionInfo| info.last_event_time.secs();
+    let listed = |info: &SessionInfo| list_period(info.last_event_time);
     let moved = rows.iter().map(|row| &row.info);
     let moved =
         moved.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.record.info, info)));

@@ -6,7 +6,7 @@ use super::limits::Limits;
 use crate::{RequestContext, Work};
 use sessiond_core::domain::{id::AppName, limits::APPEND_BYTES};
 
-/// The context of a write that charges the limits for its work once nobody works on it, also if its caller has gone. `events` were counted
+/// The context of a write that charges the limits for its work once it is done, also if its caller has gone. `events` were counted
 /// before. `None`: there are no limits of appends.
 pub(super) fn charged(
     limits: &Arc<Limits>,

@@ -76,7 +76,7 @@ pub(super) struct ReadTurns {
 }
 
 struct Waiting {
-    /// Turns that nobody has: there are none while a read waits.
+    /// Turns that are free: none while a read waits.
     free: usize,
     turns: Turns<oneshot::Sender<()>>,
 }
@@ -85,7 +85,7 @@ struct Waiting {
 pub(super) struct Turn<'t>(&'t ReadTurns);
 
 /// A read that waits. If it is dropped with a turn that it has just got, it passes that on.
-struct Place<'t> {
+struct Waiter<'t> {
     turns: &'t ReadTurns,
     turn: oneshot::Receiver<()>,
     _share: GaugeShare,
@@ -101,15 +101,15 @@ impl ReadTurns {
     /// Waits for a turn. Errors: [`READS_FULL`].
     pub(super) async fn take(&self, caller: CallerId) -> Result<Turn<'_>, Error> {
         let began = instant();
-        if let Some(mut place) = self.place(caller)? {
-            (&mut place.turn).await.map_err(Error::internal)?;
+        if let Some(mut waiter) = self.queue(caller)? {
+            (&mut waiter.turn).await.map_err(Error::internal)?;
         }
         self.metrics.queue_wait.observe(began.elapsed().as_secs_f64());
         Ok(Turn(self))
     }
 
-    /// A place among those that wait; `None`: a turn was free. Callers that have less than their share find a place where all are taken.
-    fn place(&self, caller: CallerId) -> Result<Option<Place<'_>>, Error> {
+    /// Queues a read; `None`: a turn was free. A caller that has less than its share is let in although the queue is full.
+    fn queue(&self, caller: CallerId) -> Result<Option<Waiter<'_>>, Error> {
         let mut waiting = self.lock();
         if waiting.free > 0 {
             waiting.free -= 1;
@@ -121,7 +121,7 @@ impl ReadTurns {
         let (sender, turn) = oneshot::channel();
         waiting.turns.push(caller, sender, 0);
         let share = GaugeShare::new(&self.metrics.queue_requests, 1);
-        Ok(Some(Place { turns: self, turn, _share: share }))
+        Ok(Some(Waiter { turns: self, turn, _share: share }))
     }
 
     /// Passes a turn on to the next read that still waits.
@@ -146,9 +146,9 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        // From here on nobody can pass a turn on to it.
+        // From here on no turn is passed on to it.
         self.turn.close();
         if self.turn.try_recv().is_ok() {
             self.turns.pass_on();
