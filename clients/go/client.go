@@ -135,7 +135,7 @@ func call[Request, Response any](
 		return nil, err
 	}
 	defer end()
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(withAffinity(ctx, request), c.timeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	begun := time.Now()

@@ -172,9 +172,8 @@ func (w *watch) stream(ctx context.Context, yield func(WatchItem, error) bool) (
 		}
 	}()
 
-	stream, err := w.calls.Watch(ctx, &pb.WatchRequest{
-		Scope: w.scope, Cursor: w.cursor, Start: pb.WatchStart(w.options.Start + 1), JsonForm: asText,
-	})
+	request := &pb.WatchRequest{Scope: w.scope, Cursor: w.cursor, Start: pb.WatchStart(w.options.Start + 1), JsonForm: asText}
+	stream, err := w.calls.Watch(withAffinity(ctx, request), request)
 	for err == nil {
 		var message *pb.WatchResponse
 		if message, err = stream.Recv(); err != nil {

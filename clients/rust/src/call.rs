@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Code, Request, Response, Status, transport::Channel};
 
 use crate::{
+    affinity::Owned,
     channels::Channels,
     failure::{Failure, Kind},
     metadata::CallMetadata,
@@ -72,7 +73,7 @@ impl Caller {
         send: impl Fn(Channel, Request<Q>) -> F,
     ) -> CallResult<A>
     where
-        Q: Clone,
+        Q: Clone + Owned,
         F: Future<Output = Result<Response<A>, Status>>,
     {
         self.call_unless(|_| false, request, send).await
@@ -86,7 +87,7 @@ impl Caller {
         send: impl Fn(Channel, Request<Q>) -> F,
     ) -> CallResult<A>
     where
-        Q: Clone,
+        Q: Clone + Owned,
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let CallPolicy { deadline, absence, retry } = self.policy;
@@ -96,7 +97,7 @@ impl Caller {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut attempt = self.metadata.request(request.clone());
+            let mut attempt = self.metadata.hinted(request.clone());
             // The server drops calls that nobody waits for any more.
             attempt.set_timeout(time_left());
             let failure = match timeout_at(end, send(self.channels.first(), attempt)).await {

@@ -34,7 +34,7 @@
 //!   holds the call policy (`policy`), and `failure` and `error` turn a refusal into an error of ADK.
 //! * `read`, `list`, `rewind`, `fork`, `state_pages`: operations that need several calls. `session`: a session as it was read.
 //! * `connect`, `endpoint`, `credentials`, `health`: [`Builder`] and what it needs to connect. `channels`: one for calls, further ones
-//!   for many watches. `metadata`: the token and the trace context of each call.
+//!   for many watches. `metadata`: the token and the trace context of each call, and the hint of `affinity`.
 //!
 //! The feature `tls` (on by default) is for `https://` addresses, and `opentelemetry` sends the trace context.
 //!
@@ -63,6 +63,7 @@
 //! * Rendering of instructions: ADK renders them from the session that it has read.
 
 mod address;
+mod affinity;
 mod append;
 mod call;
 mod canonical;

@@ -1,10 +1,13 @@
-//! The metadata of a call: the token, and the trace context of the caller.
+//! The metadata of a call: the token, the trace context of the caller, and the hint for load balancers.
 
 use std::sync::Arc;
 
 use tonic::Request;
 
-use crate::credentials::TokenFile;
+use crate::{
+    affinity::{Owned, affinity},
+    credentials::TokenFile,
+};
 
 /// Adds metadata to requests. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +28,16 @@ impl CallMetadata {
         }
         #[cfg(feature = "opentelemetry")]
         trace::inject(request.metadata_mut());
+        request
+    }
+
+    /// The same, with the hint of its owner.
+    pub fn hinted<Q: Owned>(&self, message: Q) -> Request<Q> {
+        let hint = message.owner().and_then(affinity);
+        let mut request = self.request(message);
+        if let Some(hint) = hint {
+            request.metadata_mut().insert("sessiond-affinity", hint);
+        }
         request
     }
 }

@@ -157,7 +157,7 @@ impl Watch {
         if self.stream.is_none() {
             let channel = self.caller.channels.for_watch();
             let mut client = WatchServiceClient::new(channel.as_ref().clone());
-            let opening = client.watch(self.caller.metadata.request(self.request.clone()));
+            let opening = client.watch(self.caller.metadata.hinted(self.request.clone()));
             let deadline = self.caller.policy.deadline;
             let stream = timeout(deadline, opening).await.map_err(silent)??.into_inner();
             self.stream = Some((stream, channel));

@@ -12,6 +12,7 @@ import {
   type DescMessage,
   type DescMethodServerStreaming,
   type DescMethodUnary,
+  type Message,
   type MessageShape,
 } from '@bufbuild/protobuf';
 import {
@@ -85,7 +86,7 @@ export class Connection {
   readonly #connect: () => Channel;
   /** The unary calls are on the first one, which stays. */
   readonly #channels: [Channel, ...Channel[]];
-  readonly #metadata: () => Promise<Metadata>;
+  readonly #metadata: (request: Message) => Promise<Metadata>;
   readonly #inFlight = new Map<object, Cancellable | undefined>();
   #wakeups: (() => void)[] = [];
 
@@ -93,7 +94,7 @@ export class Connection {
     target: string,
     credentials: ChannelCredentials,
     options: ClientOptions | undefined,
-    metadata: () => Promise<Metadata>,
+    metadata: (request: Message) => Promise<Metadata>,
   ) {
     this.#metadata = metadata;
     const merged = {...DEFAULT_OPTIONS, ...options};
@@ -125,7 +126,7 @@ export class Connection {
     const token = {};
     this.#inFlight.set(token, undefined);
     try {
-      const metadata = await this.#metadata();
+      const metadata = await this.#metadata(request);
       if (this.closed) {
         throw serviceClosed();
       }
@@ -165,7 +166,7 @@ export class Connection {
   ): Promise<ClientReadableStream<MessageShape<O>>> {
     refuseIllFormed(request);
     const {client} = this.#place(watch);
-    const metadata = await this.#metadata();
+    const metadata = await this.#metadata(request);
     if (this.closed) {
       throw serviceClosed();
     }
@@ -280,7 +281,7 @@ export class Connections {
       this.#address.target,
       this.#credentials,
       this.#settings.channelOptions,
-      () => callMetadata(this.#settings.metadata, this.#token),
+      request => callMetadata(this.#settings.metadata, this.#token, request),
     );
     return this.#current;
   }

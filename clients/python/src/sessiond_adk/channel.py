@@ -164,7 +164,7 @@ class Connection(Stubs):
         task = asyncio.current_task()
         cancellations = task.cancelling() if task else 0
         try:
-            return await method(request, timeout=timeout_seconds, metadata=tuple(self.metadata()))
+            return await method(request, timeout=timeout_seconds, metadata=tuple(self.metadata(request)))
         except asyncio.CancelledError:
             if not self.closed or (task is not None and task.cancelling() > cancellations):
                 raise

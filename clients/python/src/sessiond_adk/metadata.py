@@ -1,10 +1,12 @@
-"""The metadata of a call: the caller's own, the token, and the trace context."""
+"""The metadata of a call: the caller's own, the token, the trace context, and a hint for load balancers."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from opentelemetry import propagate
 
@@ -29,9 +31,10 @@ class CallMetadata:
         self._token_file = token_file
         self._warned = False
 
-    def __call__(self) -> Metadata:
+    def __call__(self, request: object = None) -> Metadata:
+        """The metadata of a call that sends `request`."""
         own = tuple(self._source() if callable(self._source) else self._source)
-        added = self._trace_context()
+        added = self._trace_context() | _affinity(request)
         if self._token_file is not None:
             added["authorization"] = f"Bearer {self._token_file.token()}"
         taken = {name for name, _ in own}
@@ -55,3 +58,12 @@ class CallMetadata:
                 logger.warning("the trace context cannot be sent, calls go on without it", exc_info=True)
             self._warned = True
         return valid
+
+
+def _affinity(request: Any) -> dict[str, str]:
+    """A hint that load balancers can hash to keep the calls of a user on one replica. The server does not read it."""
+    owner = getattr(request, "scope", None) or getattr(request, "key", request)
+    app_name, user_id = getattr(owner, "app_name", ""), getattr(owner, "user_id", "")
+    if not app_name:
+        return {}
+    return {"sessiond-affinity": hashlib.sha256(f"{app_name}\0{user_id}".encode()).hexdigest()[:16]}

@@ -216,7 +216,7 @@ class Watch:
         request = watch_service_pb2.WatchRequest(
             scope=self._scope, cursor=self._cursor, start=_STARTS[self._start], json_form=TEXT
         )
-        return self._channel.stub.Watch(request, metadata=tuple(connection.metadata()))
+        return self._channel.stub.Watch(request, metadata=tuple(connection.metadata(request)))
 
     async def _back_off(self, failure: aio.AioRpcError) -> None:
         """Waits before the next attempt, or raises the error that ends the watch."""

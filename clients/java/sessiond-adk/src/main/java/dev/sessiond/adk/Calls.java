@@ -1,5 +1,6 @@
 package dev.sessiond.adk;
 
+import com.google.protobuf.Message;
 import io.grpc.ClientCall;
 import io.grpc.Context;
 import io.grpc.MethodDescriptor;
@@ -73,7 +74,7 @@ final class Calls {
    * applied all the same. The result is emitted on the scheduler, never on a thread of gRPC: the
    * rest of the agent runs there, in the OpenTelemetry context of the subscription.
    */
-  <Q, R> Single<R> call(MethodDescriptor<Q, R> method, Q request) {
+  <Q extends Message, R> Single<R> call(MethodDescriptor<Q, R> method, Q request) {
     return Single.defer(
         () -> {
           long deadline = System.nanoTime() + timeout.toNanos();
@@ -128,12 +129,12 @@ final class Calls {
             failure -> Single.error(connection.isClosed() ? Errors.closed(1, failure) : failure));
   }
 
-  private <Q, R> Single<R> once(
+  private <Q extends Message, R> Single<R> once(
       MethodDescriptor<Q, R> method, Q request, Context context, long nanos) {
     return Single.create(
         emitter -> {
           ClientCall<Q, R> call =
-              connection.first().newCall(method, context, Duration.ofNanos(nanos));
+              connection.first().newCall(method, request, context, Duration.ofNanos(nanos));
           emitter.setCancellable(() -> call.cancel("The subscriber has disposed the call.", null));
           ClientCalls.asyncUnaryCall(call, request, new Observer<>(emitter, () -> answered = true));
         });

@@ -1,5 +1,6 @@
 package dev.sessiond.adk;
 
+import com.google.protobuf.Message;
 import io.grpc.CallCredentials;
 import io.grpc.CallOptions;
 import io.grpc.ChannelCredentials;
@@ -52,8 +53,8 @@ final class Connection {
       Consumer<ManagedChannelBuilder<?>> configure) {
     this.builder =
         Grpc.newChannelBuilder(address.target(), credentials)
-            // Runs after interceptors that are added later, and keeps what they have set.
-            .intercept(new TraceContext())
+            // They run after interceptors that are added later, and keep what those have set.
+            .intercept(new TraceContext(), new Affinity())
             // Calls does the retries, as it knows which calls may be sent again.
             .disableRetry()
             .keepAliveTime(KEEP_ALIVE.toSeconds(), TimeUnit.SECONDS)
@@ -123,18 +124,20 @@ final class Connection {
     private int watches;
 
     /**
-     * Begins a call with a deadline of its own: a call of the server around us must not end ours by
-     * its deadline or its cancellation, but its tracing keys stay.
+     * Begins a call that will send {@code request}, with a deadline of its own: a call of the
+     * server around us must not end ours by its deadline or its cancellation, but its tracing keys
+     * stay.
      */
-    <Q, R> ClientCall<Q, R> newCall(
-        MethodDescriptor<Q, R> method, Context context, @Nullable Duration timeout) {
+    <Q extends Message, R> ClientCall<Q, R> newCall(
+        MethodDescriptor<Q, R> method, Q request, Context context, @Nullable Duration timeout) {
+      CallOptions hinted = Affinity.of(request, options);
       Context previous = context.attach();
       try {
         return channel.newCall(
             method,
             timeout == null
-                ? options
-                : options.withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS));
+                ? hinted
+                : hinted.withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS));
       } finally {
         context.detach(previous);
       }

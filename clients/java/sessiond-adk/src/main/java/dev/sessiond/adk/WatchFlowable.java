@@ -163,7 +163,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
               .setJsonForm(JsonForm.JSON_FORM_TEXT)
               .build();
       ClientCall<WatchRequest, WatchResponse> opened =
-          channel.newCall(WatchServiceGrpc.getWatchMethod(), context, null);
+          channel.newCall(WatchServiceGrpc.getWatchMethod(), request, context, null);
       call = opened;
       received = false;
       snapshotRequested = false;
