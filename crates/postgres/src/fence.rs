@@ -1,8 +1,9 @@
 //! A fence against a database that went back: a standby that lacked commits and was promoted, or a copy that was restored.
 //!
 //! Each connection that writes has a row with the number of its last commit. A replica keeps marks: the numbers of the commits that it has
-//! acknowledged, and those that other replicas tell. A database whose rows have less lacks acknowledged commits, and is not used. A replica
-//! that has just started has no marks.
+//! acknowledged, and those that other replicas tell. A database whose rows have less lacks acknowledged commits, and is not used. Its
+//! timeline need not be known: a number is raised by its own connection alone, which is refused, so that no other history overtakes it.
+//! A replica that has just started has no marks.
 
 use std::{
     collections::HashMap,
