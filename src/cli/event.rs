@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use serde_json::json;
 
 use super::{
@@ -14,14 +14,17 @@ use super::{
     failure::{Failure, warn_of_dropped},
     find::connect_to,
     message::AsJson,
-    output::{self, table::Column},
+    output::{self, Format, Lines, table::Column},
     parse,
     show::delta_gist,
     time,
 };
 use crate::{
     domain::json::Json,
-    proto::v1::{AppendEventRequest, Event, ListEventsRequest, event::BodyForm},
+    proto::v1::{
+        AppendEventRequest, BatchGetEventsRequest, Event, EventRef, ListEventsRequest, SessionKey,
+        event::BodyForm, event_ref::Ref,
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -57,6 +60,26 @@ A line is an event as in `append-batch`, or an append: {\"key\": {...}, \"event\
 An event that is refused does not stop the others; the exit code is then 1. A
 line that cannot be read ends the input; the lines before it are appended.")]
     AppendStream(append::StreamArgs),
+    /// Print events by their sequences and ids, those that a rewind hid as well.
+    #[command(after_help = "Example:
+  sessiond event get s1 --sequence 3,4 --event-id turn-7
+
+Prints those of the sequences first. The exit code is 1 if one is missing.")]
+    Get {
+        #[command(flatten)]
+        key: AnyKeyArgs,
+        /// Sequences of events.
+        #[arg(
+            long,
+            value_name = "N,…",
+            value_delimiter = ',',
+            required_unless_present = "event_id"
+        )]
+        sequence: Vec<i64>,
+        /// Id of an event; can be repeated.
+        #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+        event_id: Vec<String>,
+    },
     /// List a session's events, one per line.
     #[command(after_help = "Examples:
   sessiond event list --app shop --user alice --session s1 --descending \\
@@ -154,6 +177,13 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
             append::stream(&Server::connect(&connect).await?, args, format).await
         }
+        Action::Get { key, sequence, event_id } => {
+            let (server, key) = connect_to(&connect, &key).await?;
+            let sequences = sequence.into_iter().map(Ref::Sequence);
+            let refs = sequences.chain(event_id.into_iter().map(Ref::EventId));
+            let refs = refs.map(|named| EventRef { r#ref: Some(named) }).collect();
+            get(&server, key, refs, format).await
+        }
         Action::List { key, selection, descending, author, invocation, pages } => {
             let (server, key) = connect_to(&connect, &key).await?;
             let request = ListEventsRequest {
@@ -173,6 +203,39 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             };
             output::print_pages((format, &EVENTS), pages, AsJson, fetch).await
         }
+    }
+}
+
+async fn get(
+    server: &Server,
+    key: SessionKey,
+    refs: Vec<EventRef>,
+    format: Format,
+) -> Result<(), Failure> {
+    let mut request = BatchGetEventsRequest {
+        key: Some(key),
+        refs,
+        json_form: JSON_FORM,
+        page_token: String::new(),
+    };
+    let (mut lines, mut missing) = (Lines::new(format, &EVENTS), Vec::new());
+    loop {
+        let page = server.events().batch_get_events(request.clone()).await?.into_inner();
+        page.events.into_iter().try_for_each(|event| lines.add(&AsJson(event)))?;
+        missing.extend(page.missing);
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    lines.end()?;
+    let names = missing.into_iter().filter_map(|missing| match missing.r#ref? {
+        Ref::EventId(id) => Some(format!("event id {id}")),
+        Ref::Sequence(sequence) => Some(format!("sequence {sequence}")),
+    });
+    match names.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => Ok(()),
+        names => Err(Failure::Failed(format!("the session has no event with {names}"))),
     }
 }
 

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn every_rpc_has_a_command() {
-        const COMMANDS: [(&str, &[&str]); 19] = [
+        const COMMANDS: [(&str, &[&str]); 20] = [
             ("ListApplications", &["app", "list"]),
             ("ListUsers", &["user", "list"]),
             ("CreateSession", &["session", "create"]),
@@ -177,6 +177,7 @@ mod tests {
             ("AppendEvent", &["event", "append"]),
             ("AppendEvents", &["event", "append-batch"]),
             ("AppendEventStream", &["event", "append-stream"]),
+            ("BatchGetEvents", &["event", "get"]),
             ("ListEvents", &["event", "list"]),
             ("GetState", &["state", "get"]),
             ("UpdateState", &["state", "set"]),

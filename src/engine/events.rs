@@ -2,8 +2,11 @@
 
 use std::mem::take;
 
-use super::{Engine, List, bad_page_token, prelude::*};
-use crate::store::AppendedEvent;
+use super::{Engine, List, bad_page_token, place, prelude::*};
+use crate::store::{AppendedEvent, EventsQuery, EventsView};
+
+/// What the requests of one batch share.
+const SAME_REFS: &str = "with the same refs";
 
 /// The keys that appending these drops: `temp:` keys, which only an invocation can hold.
 pub fn dropped_keys(append: &Append) -> impl Iterator<Item = &StateKey> {
@@ -66,6 +69,18 @@ fn request_hash(selection: &EventSelection) -> Digest {
     ])
 }
 
+/// Hash of what a page token of events belongs to that a request names.
+fn refs_hash(query: &EventsQuery) -> Digest {
+    let text = |named: &EventRef| match named {
+        EventRef::Id(id) => format!("i{id}"),
+        EventRef::Sequence(sequence) => format!("s{sequence}"),
+    };
+    let refs: Vec<String> = query.refs.iter().map(text).collect();
+    let mut texts = vec!["refs"];
+    texts.extend(refs.iter().map(String::as_str));
+    Digest::of_texts(&texts)
+}
+
 impl Engine {
     /// Whether the first poll of [`Engine::append_events`] submits these to the store, so that appends that are polled one after the
     /// other keep that order. Those that change an invocation's `temp:` keys wait for others that do first.
@@ -123,6 +138,30 @@ impl Engine {
         let incarnation = answer.info.incarnation;
         self.invocations.add_to(answer.state.as_mut(), incarnation, invocation, now).await;
         Ok(answer)
+    }
+
+    /// Reads events of a session by their ids and sequences; `token` is from the previous page. The answer has each ref with its event.
+    pub async fn batch_get_events(
+        &self,
+        context: &RequestContext,
+        mut query: EventsQuery,
+        token: Option<RefToken>,
+    ) -> Result<List<(EventRef, Option<Event>)>, Error> {
+        let request = refs_hash(&query);
+        let (of, answered) = place(token, request, SAME_REFS)?.unzip();
+        let answered = answered.unwrap_or(0);
+        let refs = query.refs.split_off(query.refs.len().min(answered as usize));
+        query.refs.clone_from(&refs);
+        let EventsView { incarnation, found } = self.store.read_events(context, query).await?;
+        if of.is_some_and(|of| of != incarnation) {
+            return Err(bad_page_token(SAME_REFS));
+        }
+        let (all, read) = (refs.len(), found.len());
+        let items = refs.into_iter().zip(found).collect();
+        Ok(List::new(items, move |_, taken| {
+            let after = (incarnation, answered + taken.min(read) as u64);
+            (taken < all).then(|| PageToken { request, after }.encode())
+        }))
     }
 
     /// Lists a session's events; `token` is from the previous page.

@@ -138,6 +138,7 @@ mod tests {
             reads.filter_map(|it| names(&it.path).map(|(_, name)| name)).collect();
         reads.sort_unstable();
         let expected = [
+            "BatchGetEvents",
             "GetSession",
             "GetState",
             "ListApplications",

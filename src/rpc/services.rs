@@ -78,6 +78,10 @@ service! { EventService |engine, context| {
         let answer = engine.append_events(context, append).await?;
         Ok(encoded(answer, |it| encode::append_events(it, dropped, mode)).await)
     };
+    batch_get_events(BatchGetEventsRequest: ((query, token), mode)) -> BatchGetEventsResponse = {
+        let list = engine.batch_get_events(context, query, token).await?;
+        Ok(encode::batch_get_events(&list, mode))
+    };
     list_events(ListEventsRequest: ((query, token), mode)) -> ListEventsResponse =
         Ok(encode::list_events(engine.list_events(context, query, token).await?, mode));
 }

@@ -134,6 +134,7 @@ pub const CASES: &[Case] = &[
     case("AppendEventStream", "app:", Names::User, BOTH, |at| json!({"append": {"key": at.key(), "event": event(APP)}})),
     case("AppendEventStream", "bare id", Names::BareId, &[Write], |at| json!({"append": {"key": at.bare(), "event": event(OWN)}})),
     case("AppendEventStream", "partial", Names::User, &[Write], |at| json!({"append": {"key": at.key(), "event": partial(OWN)}})),
+    case("BatchGetEvents", "", Names::User, &[Read], |at| json!({"key": at.key(), "refs": [{"sequence": 1}, {"event_id": "none"}]})),
     case("ListEvents", "", Names::User, &[Read], |at| json!({"key": at.key()})),
     case("GetState", "of a session", Names::User, &[Read], |at| json!({"scope": at.key()})),
     case("GetState", "temp:", Names::User, &[Read], |at| json!({"scope": at.key(), "invocation_id": "turn"})),

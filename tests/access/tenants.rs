@@ -261,6 +261,7 @@ pub async fn collect(client: &Client, (app, user): (&str, &str), ids: &[&str]) -
         ("GetSession", json!({"key": key, "events": {}})),
         ("ListEvents", json!({"key": key, "page_size": 1})),
         ("ListEvents", json!({"key": key, "page_size": 2, "descending": true})),
+        ("BatchGetEvents", json!({"key": key, "refs": [{"sequence": 1}, {"event_id": "none"}]})),
         ("ListSessions", json!({"app_name": app, "page_size": 2})),
         ("ListSessions", json!({"app_name": app, "user_id": user, "page_size": 1})),
         ("ListKeyChanges", json!({"scope": key, "key": "k1", "page_size": 1})),

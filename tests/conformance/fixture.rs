@@ -17,10 +17,11 @@ use sessiond::{
         token::{Position, StoreId},
     },
     store::{
-        Append, Appended, ApplicationsQuery, CreateSession, Created, ForkSession, KeyChange,
-        KeyChangePage, KeyChangeQuery, NamePage, RequestContext, RewindSession, SessionPage,
-        SessionQuery, SessionUpdate, SessionView, SessionsQuery, StateQuery, StateUpdate,
-        StateUpdated, StateView, Store, Subscription, UsersQuery, WatchPage, WatchQuery,
+        Append, Appended, ApplicationsQuery, CreateSession, Created, EventsQuery, EventsView,
+        ForkSession, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, RequestContext,
+        RewindSession, SessionPage, SessionQuery, SessionUpdate, SessionView, SessionsQuery,
+        StateQuery, StateUpdate, StateUpdated, StateView, Store, Subscription, UsersQuery,
+        WatchPage, WatchQuery,
     },
 };
 use sessiond_test_support::TestClock;
@@ -203,6 +204,7 @@ calls! {
     }
     reads {
         read_session(SessionQuery) -> SessionView;
+        read_events(EventsQuery) -> EventsView;
         list_sessions(SessionsQuery) -> SessionPage;
         list_applications(ApplicationsQuery) -> NamePage<AppName>;
         list_users(UsersQuery) -> NamePage<UserId>;

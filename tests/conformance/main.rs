@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
+mod batch;
 mod concurrency;
 mod deadlines;
 mod deltas;
@@ -193,6 +194,10 @@ suite! {
         reading_a_session_selects_events_alike,
         pages_are_stable_while_the_log_grows,
         a_selective_filter_finds_all_matches,
+    }
+    batch {
+        events_are_read_by_ids_and_sequences_in_any_order,
+        no_event_is_found_without_its_session,
     }
     listing {
         sessions_are_ordered_by_last_event_with_ties_ascending,

@@ -11,15 +11,15 @@ use sessiond::{
     config::Config,
     proto::v1::{
         AppendEventRequest, AppendEventResponse, AppendEventsRequest, AppendEventsResponse,
-        CreateSessionRequest, CreateSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
-        EndInvocationRequest, EndInvocationResponse, ForkSessionRequest, ForkSessionResponse,
-        GetSessionRequest, GetSessionResponse, GetStateRequest, GetStateResponse,
-        ListEventsRequest, ListEventsResponse, ListKeyChangesRequest, ListKeyChangesResponse,
-        ListSessionsRequest, ListSessionsResponse, RenderTemplateRequest, RenderTemplateResponse,
-        RewindSessionRequest, RewindSessionResponse, UpdateSessionRequest, UpdateSessionResponse,
-        UpdateStateRequest, UpdateStateResponse, event_service_client::EventServiceClient,
-        session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
-        watch_service_client::WatchServiceClient,
+        BatchGetEventsRequest, BatchGetEventsResponse, CreateSessionRequest, CreateSessionResponse,
+        DeleteSessionRequest, DeleteSessionResponse, EndInvocationRequest, EndInvocationResponse,
+        ForkSessionRequest, ForkSessionResponse, GetSessionRequest, GetSessionResponse,
+        GetStateRequest, GetStateResponse, ListEventsRequest, ListEventsResponse,
+        ListKeyChangesRequest, ListKeyChangesResponse, ListSessionsRequest, ListSessionsResponse,
+        RenderTemplateRequest, RenderTemplateResponse, RewindSessionRequest, RewindSessionResponse,
+        UpdateSessionRequest, UpdateSessionResponse, UpdateStateRequest, UpdateStateResponse,
+        event_service_client::EventServiceClient, session_service_client::SessionServiceClient,
+        state_service_client::StateServiceClient, watch_service_client::WatchServiceClient,
     },
     server,
 };
@@ -223,6 +223,7 @@ calls! {
     rewind_session: SessionServiceClient, RewindSessionRequest -> RewindSessionResponse;
     append_event: EventServiceClient, AppendEventRequest -> AppendEventResponse;
     append_events: EventServiceClient, AppendEventsRequest -> AppendEventsResponse;
+    batch_get_events: EventServiceClient, BatchGetEventsRequest -> BatchGetEventsResponse;
     list_events: EventServiceClient, ListEventsRequest -> ListEventsResponse;
     get_state: StateServiceClient, GetStateRequest -> GetStateResponse;
     update_state: StateServiceClient, UpdateStateRequest -> UpdateStateResponse;

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use prost::Message as _;
 use prost_types::Timestamp;
 use sessiond::proto::v1::{
-    AppendEventRequest, AppendEventsRequest, CreateSessionRequest, Event, EventSelection,
-    GetSessionRequest, KeyChange, ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest,
-    Session,
+    AppendEventRequest, AppendEventsRequest, BatchGetEventsRequest, CreateSessionRequest, Event,
+    EventRef, EventSelection, GetSessionRequest, KeyChange, ListEventsRequest,
+    ListKeyChangesRequest, ListSessionsRequest, Session, event_ref::Ref,
 };
 use tokio::task::JoinSet;
 
 use crate::{
     harness::{Service, owning_server, with_server},
+    judge::reason,
     make::{
-        APP, STRUCT, TEXT, append, append_all, create, get, list_events, plain, rewind, saying,
-        session_scope, set, update, user_scope,
+        APP, STRUCT, TEXT, append, append_all, create, get, key, list_events, plain, rewind,
+        saying, session_scope, set, update, user_scope,
     },
     read::{HasState, body_text, ids, sequences},
 };
@@ -22,6 +24,7 @@ use crate::{
 with_server! {
     pages_of_large_events_are_cut_and_complete
     the_events_beside_a_session_go_on_in_a_list_of_the_same_moment
+    events_that_are_named_are_cut_and_complete
     events_take_what_the_state_leaves
     pages_of_sessions_are_cut_and_complete
     pages_of_changes_are_cut_and_complete
@@ -102,6 +105,48 @@ async fn pages_of_large_events_are_cut_and_complete(service: &Service) {
                 }
             }
         }
+    }
+}
+
+async fn events_that_are_named_are_cut_and_complete(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let bodies: Vec<String> = (0..12).map(|_| zeros(200 * KIB)).collect();
+    append_bodies(service, "s1", &bodies).await;
+    service.rewind_session(rewind("s1", 11)).await.unwrap();
+    // From the last to the first, each by its id and by its sequence, and one that is not there behind each.
+    let refs: Vec<EventRef> = (0..12)
+        .rev()
+        .flat_map(|at: i64| {
+            let id = format!("e{at:03}");
+            [Ref::EventId(id.clone()), Ref::Sequence(at + 1), Ref::EventId(id + "x")]
+        })
+        .map(|named| EventRef { r#ref: Some(named) })
+        .collect();
+    let expected: Vec<i64> = (1..=12).rev().flat_map(|sequence| [sequence; 2]).collect();
+    for (json_form, most) in [(TEXT, 2), (STRUCT, 8)] {
+        let key = Some(key("s1"));
+        let mut request =
+            BatchGetEventsRequest { key, refs: refs.clone(), json_form, ..Default::default() };
+        let (mut events, mut missing, mut pages) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let page = service.batch_get_events(request.clone()).await.unwrap();
+            assert!(page.encoded_len() <= 4 * KIB * KIB);
+            events.extend(page.events);
+            missing.extend(page.missing);
+            pages += 1;
+            if page.next_page_token.is_empty() {
+                break;
+            }
+            request.page_token = page.next_page_token;
+        }
+        assert_eq!((sequences(&events), pages), (expected.clone(), most));
+        let hidden: Vec<bool> = events.iter().map(|event| event.rewound).collect();
+        assert_eq!(hidden, (0..24).map(|at| at < 2).collect::<Vec<_>>());
+        let absent: Vec<EventRef> = refs.iter().skip(2).step_by(3).cloned().collect();
+        assert_eq!(missing, absent);
+        request.refs.pop();
+        let refused = service.batch_get_events(request).await.unwrap_err();
+        assert_eq!(reason(&refused), "BAD_PAGE_TOKEN");
     }
 }
 

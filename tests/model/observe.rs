@@ -7,14 +7,14 @@ use sessiond::{
         Sequence,
         event::ScopeVersions,
         id::{Author, InvocationId, UserId},
-        page::{EventFilter, EventSelection},
+        page::{EventFilter, EventRef, EventSelection},
         scope::{Scope, SessionKey, SessionRef, StateKey},
         time::Time,
         token::Position,
     },
     store::{
-        ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
-        Store, UsersQuery, WatchQuery,
+        ApplicationsQuery, EventsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery,
+        StateQuery, Store, UsersQuery, WatchQuery,
     },
 };
 use sessiond_test_support::requests::{everything, sessions};
@@ -175,6 +175,7 @@ async fn pages(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionKey
         max_items: observer.items(1 + round % 4),
         max_bytes: if some(5) { 400 } else { usize::MAX },
     };
+    let mut named = Vec::new();
     for at in 0..200 {
         let session = SessionQuery::info(SessionRef::Full(key.clone()));
         let query = SessionQuery { events: Some(selection.clone()), ..session };
@@ -185,13 +186,37 @@ async fn pages(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionKey
             observer.names.rename(&mut info);
             line(seen, "events of", info);
         }
+        named.extend(page.events.iter().map(|event| match event.sequence % 2 {
+            0 => EventRef::Sequence(event.sequence + round as u64 % 2),
+            _ => EventRef::Id(event.event_id.clone()),
+        }));
         page.events.into_iter().for_each(|event| line(seen, "event", event));
-        let Some(rest) = page.rest else { return };
+        let Some(rest) = page.rest else { return batch(observer, seen, key, named, round).await };
         selection.after = rest.after;
         selection.up_to = rest.up_to;
         selection.recent = None;
     }
     panic!("the pages of events do not end");
+}
+
+/// Events by their ids and sequences, page by page. Some sequences are beyond the end.
+async fn batch(
+    observer: &Observer,
+    seen: &mut Vec<String>,
+    key: &SessionKey,
+    mut refs: Vec<EventRef>,
+    round: usize,
+) {
+    let turns = refs.len().min(round);
+    refs.rotate_left(turns);
+    while !refs.is_empty() {
+        let max_bytes = if round.is_multiple_of(2) { 300 } else { usize::MAX };
+        let query = EventsQuery { key: key.clone(), refs: refs.clone(), max_bytes };
+        let view = observer.store.read_events(query).await.unwrap();
+        assert!(!view.found.is_empty());
+        let answered = refs.drain(..view.found.len());
+        answered.zip(view.found).for_each(|found| line(seen, "named", found));
+    }
 }
 
 /// State with its versions, some of its keys, and how they came to be.

@@ -53,6 +53,14 @@ fn a_session_lives_through_all_commands() {
     shell.run(&with(&["session", "rewind"], &["--to", "1"]));
     assert_eq!(shell.run(&with(&["event", "list"], &[])).len(), 1);
     assert_eq!(shell.run(&with(&["event", "list"], &["--include-rewound"])).len(), 3);
+    let named = ["--sequence", "3,2", "--event-id", "e1"];
+    let events = shell.run(&with(&["event", "get"], &named));
+    let found: Vec<_> = events.iter().map(|it| (&it["sequence"], it["rewound"] == true)).collect();
+    assert_eq!(found, [(&json!(3), true), (&json!(2), true), (&json!(1), false)]);
+    let (code, says) =
+        shell.fails(&with(&["event", "get"], &["--event-id", "e9", "--sequence", "9"]));
+    assert_eq!(code, Some(1));
+    assert!(says.contains("no event with sequence 9, event id e9"), "{says}");
     shell.run(&with(&["session", "update"], &["--display-name", "Tea"]));
     let sessions = shell.run(&["session", "list", "--app", "my_app", "--label", "tier=gold"]);
     assert_eq!(sessions.len(), 2, "a fork keeps the labels: {sessions:?}");
@@ -148,7 +156,10 @@ fn a_command_of_another_group_is_told_where_there_is_one() {
         (&["append"][..], Some("tip: a similar subcommand exists: 'event append'")),
         (&["session", "append"], Some("tip: a similar subcommand exists: 'event append'")),
         (&["session", "watch"], Some("tip: a similar subcommand exists: 'watch'")),
-        (&["get"], Some("tip: some similar subcommands exist: 'session get', 'state get'")),
+        (
+            &["get"],
+            Some("tip: some similar subcommands exist: 'session get', 'event get', 'state get'"),
+        ),
         (&["statte"], Some("tip: some similar subcommands exist: 'store', 'state'")),
         (&["qwerty"], None),
     ];

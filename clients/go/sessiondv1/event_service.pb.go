@@ -817,6 +817,231 @@ func (x *ListEventsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// Names an event of a session.
+type EventRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	//
+	// Types that are valid to be assigned to Ref:
+	//
+	//	*EventRef_EventId
+	//	*EventRef_Sequence
+	Ref           isEventRef_Ref `protobuf_oneof:"ref"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventRef) Reset() {
+	*x = EventRef{}
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventRef) ProtoMessage() {}
+
+func (x *EventRef) ProtoReflect() protoreflect.Message {
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventRef.ProtoReflect.Descriptor instead.
+func (*EventRef) Descriptor() ([]byte, []int) {
+	return file_sessiond_v1_event_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *EventRef) GetRef() isEventRef_Ref {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *EventRef) GetEventId() string {
+	if x != nil {
+		if x, ok := x.Ref.(*EventRef_EventId); ok {
+			return x.EventId
+		}
+	}
+	return ""
+}
+
+func (x *EventRef) GetSequence() int64 {
+	if x != nil {
+		if x, ok := x.Ref.(*EventRef_Sequence); ok {
+			return x.Sequence
+		}
+	}
+	return 0
+}
+
+type isEventRef_Ref interface {
+	isEventRef_Ref()
+}
+
+type EventRef_EventId struct {
+	// Its id.
+	EventId string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3,oneof"`
+}
+
+type EventRef_Sequence struct {
+	// Its sequence.
+	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3,oneof"`
+}
+
+func (*EventRef_EventId) isEventRef_Ref() {}
+
+func (*EventRef_Sequence) isEventRef_Ref() {}
+
+// Request of BatchGetEvents.
+type BatchGetEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	Key *SessionKey `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Required. The events, at most 1000, by id or by sequence, mixed.
+	Refs []*EventRef `protobuf:"bytes,2,rep,name=refs,proto3" json:"refs,omitempty"`
+	// From the previous page, with the same refs.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Form of the response.
+	JsonForm      JsonForm `protobuf:"varint,4,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchGetEventsRequest) Reset() {
+	*x = BatchGetEventsRequest{}
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchGetEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchGetEventsRequest) ProtoMessage() {}
+
+func (x *BatchGetEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchGetEventsRequest.ProtoReflect.Descriptor instead.
+func (*BatchGetEventsRequest) Descriptor() ([]byte, []int) {
+	return file_sessiond_v1_event_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BatchGetEventsRequest) GetKey() *SessionKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *BatchGetEventsRequest) GetRefs() []*EventRef {
+	if x != nil {
+		return x.Refs
+	}
+	return nil
+}
+
+func (x *BatchGetEventsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *BatchGetEventsRequest) GetJsonForm() JsonForm {
+	if x != nil {
+		return x.JsonForm
+	}
+	return JsonForm_JSON_FORM_UNSPECIFIED
+}
+
+// Response of BatchGetEvents.
+type BatchGetEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the refs; an event that was named twice comes twice.
+	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// The refs of this page that name no event of the session, in their order.
+	Missing []*EventRef `protobuf:"bytes,2,rep,name=missing,proto3" json:"missing,omitempty"`
+	// Empty when every ref was answered. A page ends before it grows too large for
+	// a client to receive; its refs come before those of the next one.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchGetEventsResponse) Reset() {
+	*x = BatchGetEventsResponse{}
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchGetEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchGetEventsResponse) ProtoMessage() {}
+
+func (x *BatchGetEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchGetEventsResponse.ProtoReflect.Descriptor instead.
+func (*BatchGetEventsResponse) Descriptor() ([]byte, []int) {
+	return file_sessiond_v1_event_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BatchGetEventsResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *BatchGetEventsResponse) GetMissing() []*EventRef {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *BatchGetEventsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 var File_sessiond_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_sessiond_v1_event_service_proto_rawDesc = "" +
@@ -882,13 +1107,28 @@ const file_sessiond_v1_event_service_proto_rawDesc = "" +
 	"\tjson_form\x18\b \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"h\n" +
 	"\x12ListEventsResponse\x12*\n" +
 	"\x06events\x18\x01 \x03(\v2\x12.sessiond.v1.EventR\x06events\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xf1\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"L\n" +
+	"\bEventRef\x12\x1b\n" +
+	"\bevent_id\x18\x01 \x01(\tH\x00R\aeventId\x12\x1c\n" +
+	"\bsequence\x18\x02 \x01(\x03H\x00R\bsequenceB\x05\n" +
+	"\x03ref\"\xc0\x01\n" +
+	"\x15BatchGetEventsRequest\x12)\n" +
+	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12)\n" +
+	"\x04refs\x18\x02 \x03(\v2\x15.sessiond.v1.EventRefR\x04refs\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x122\n" +
+	"\tjson_form\x18\x04 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\x9d\x01\n" +
+	"\x16BatchGetEventsResponse\x12*\n" +
+	"\x06events\x18\x01 \x03(\v2\x12.sessiond.v1.EventR\x06events\x12/\n" +
+	"\amissing\x18\x02 \x03(\v2\x15.sessiond.v1.EventRefR\amissing\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken2\xd1\x03\n" +
 	"\fEventService\x12P\n" +
 	"\vAppendEvent\x12\x1f.sessiond.v1.AppendEventRequest\x1a .sessiond.v1.AppendEventResponse\x12S\n" +
 	"\fAppendEvents\x12 .sessiond.v1.AppendEventsRequest\x1a!.sessiond.v1.AppendEventsResponse\x12f\n" +
 	"\x11AppendEventStream\x12%.sessiond.v1.AppendEventStreamRequest\x1a&.sessiond.v1.AppendEventStreamResponse(\x010\x01\x12R\n" +
 	"\n" +
-	"ListEvents\x12\x1e.sessiond.v1.ListEventsRequest\x1a\x1f.sessiond.v1.ListEventsResponse\"\x03\x90\x02\x01B`\n" +
+	"ListEvents\x12\x1e.sessiond.v1.ListEventsRequest\x1a\x1f.sessiond.v1.ListEventsResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\x0eBatchGetEvents\x12\".sessiond.v1.BatchGetEventsRequest\x1a#.sessiond.v1.BatchGetEventsResponse\"\x03\x90\x02\x01B`\n" +
 	"\x0fdev.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\vSessiond.V1b\x06proto3"
 
 var (
@@ -903,7 +1143,7 @@ func file_sessiond_v1_event_service_proto_rawDescGZIP() []byte {
 	return file_sessiond_v1_event_service_proto_rawDescData
 }
 
-var file_sessiond_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_sessiond_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_sessiond_v1_event_service_proto_goTypes = []any{
 	(*AppendEventRequest)(nil),        // 0: sessiond.v1.AppendEventRequest
 	(*AppendEventResponse)(nil),       // 1: sessiond.v1.AppendEventResponse
@@ -915,51 +1155,61 @@ var file_sessiond_v1_event_service_proto_goTypes = []any{
 	(*FieldViolation)(nil),            // 7: sessiond.v1.FieldViolation
 	(*ListEventsRequest)(nil),         // 8: sessiond.v1.ListEventsRequest
 	(*ListEventsResponse)(nil),        // 9: sessiond.v1.ListEventsResponse
-	nil,                               // 10: sessiond.v1.AppendFailure.MetadataEntry
-	(*SessionKey)(nil),                // 11: sessiond.v1.SessionKey
-	(*Event)(nil),                     // 12: sessiond.v1.Event
-	(*Precondition)(nil),              // 13: sessiond.v1.Precondition
-	(JsonForm)(0),                     // 14: sessiond.v1.JsonForm
-	(*Session)(nil),                   // 15: sessiond.v1.Session
-	(*durationpb.Duration)(nil),       // 16: google.protobuf.Duration
-	(*EventSelection)(nil),            // 17: sessiond.v1.EventSelection
+	(*EventRef)(nil),                  // 10: sessiond.v1.EventRef
+	(*BatchGetEventsRequest)(nil),     // 11: sessiond.v1.BatchGetEventsRequest
+	(*BatchGetEventsResponse)(nil),    // 12: sessiond.v1.BatchGetEventsResponse
+	nil,                               // 13: sessiond.v1.AppendFailure.MetadataEntry
+	(*SessionKey)(nil),                // 14: sessiond.v1.SessionKey
+	(*Event)(nil),                     // 15: sessiond.v1.Event
+	(*Precondition)(nil),              // 16: sessiond.v1.Precondition
+	(JsonForm)(0),                     // 17: sessiond.v1.JsonForm
+	(*Session)(nil),                   // 18: sessiond.v1.Session
+	(*durationpb.Duration)(nil),       // 19: google.protobuf.Duration
+	(*EventSelection)(nil),            // 20: sessiond.v1.EventSelection
 }
 var file_sessiond_v1_event_service_proto_depIdxs = []int32{
-	11, // 0: sessiond.v1.AppendEventRequest.key:type_name -> sessiond.v1.SessionKey
-	12, // 1: sessiond.v1.AppendEventRequest.event:type_name -> sessiond.v1.Event
-	13, // 2: sessiond.v1.AppendEventRequest.precondition:type_name -> sessiond.v1.Precondition
-	14, // 3: sessiond.v1.AppendEventRequest.json_form:type_name -> sessiond.v1.JsonForm
-	12, // 4: sessiond.v1.AppendEventResponse.event:type_name -> sessiond.v1.Event
-	15, // 5: sessiond.v1.AppendEventResponse.session:type_name -> sessiond.v1.Session
-	11, // 6: sessiond.v1.AppendEventsRequest.key:type_name -> sessiond.v1.SessionKey
-	12, // 7: sessiond.v1.AppendEventsRequest.events:type_name -> sessiond.v1.Event
-	13, // 8: sessiond.v1.AppendEventsRequest.precondition:type_name -> sessiond.v1.Precondition
-	14, // 9: sessiond.v1.AppendEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
-	12, // 10: sessiond.v1.AppendEventsResponse.events:type_name -> sessiond.v1.Event
-	15, // 11: sessiond.v1.AppendEventsResponse.session:type_name -> sessiond.v1.Session
+	14, // 0: sessiond.v1.AppendEventRequest.key:type_name -> sessiond.v1.SessionKey
+	15, // 1: sessiond.v1.AppendEventRequest.event:type_name -> sessiond.v1.Event
+	16, // 2: sessiond.v1.AppendEventRequest.precondition:type_name -> sessiond.v1.Precondition
+	17, // 3: sessiond.v1.AppendEventRequest.json_form:type_name -> sessiond.v1.JsonForm
+	15, // 4: sessiond.v1.AppendEventResponse.event:type_name -> sessiond.v1.Event
+	18, // 5: sessiond.v1.AppendEventResponse.session:type_name -> sessiond.v1.Session
+	14, // 6: sessiond.v1.AppendEventsRequest.key:type_name -> sessiond.v1.SessionKey
+	15, // 7: sessiond.v1.AppendEventsRequest.events:type_name -> sessiond.v1.Event
+	16, // 8: sessiond.v1.AppendEventsRequest.precondition:type_name -> sessiond.v1.Precondition
+	17, // 9: sessiond.v1.AppendEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
+	15, // 10: sessiond.v1.AppendEventsResponse.events:type_name -> sessiond.v1.Event
+	18, // 11: sessiond.v1.AppendEventsResponse.session:type_name -> sessiond.v1.Session
 	0,  // 12: sessiond.v1.AppendEventStreamRequest.append:type_name -> sessiond.v1.AppendEventRequest
 	1,  // 13: sessiond.v1.AppendEventStreamResponse.appended:type_name -> sessiond.v1.AppendEventResponse
 	6,  // 14: sessiond.v1.AppendEventStreamResponse.failure:type_name -> sessiond.v1.AppendFailure
-	10, // 15: sessiond.v1.AppendFailure.metadata:type_name -> sessiond.v1.AppendFailure.MetadataEntry
+	13, // 15: sessiond.v1.AppendFailure.metadata:type_name -> sessiond.v1.AppendFailure.MetadataEntry
 	7,  // 16: sessiond.v1.AppendFailure.field_violations:type_name -> sessiond.v1.FieldViolation
-	16, // 17: sessiond.v1.AppendFailure.retry_delay:type_name -> google.protobuf.Duration
-	11, // 18: sessiond.v1.ListEventsRequest.key:type_name -> sessiond.v1.SessionKey
-	17, // 19: sessiond.v1.ListEventsRequest.selection:type_name -> sessiond.v1.EventSelection
-	14, // 20: sessiond.v1.ListEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
-	12, // 21: sessiond.v1.ListEventsResponse.events:type_name -> sessiond.v1.Event
-	0,  // 22: sessiond.v1.EventService.AppendEvent:input_type -> sessiond.v1.AppendEventRequest
-	2,  // 23: sessiond.v1.EventService.AppendEvents:input_type -> sessiond.v1.AppendEventsRequest
-	4,  // 24: sessiond.v1.EventService.AppendEventStream:input_type -> sessiond.v1.AppendEventStreamRequest
-	8,  // 25: sessiond.v1.EventService.ListEvents:input_type -> sessiond.v1.ListEventsRequest
-	1,  // 26: sessiond.v1.EventService.AppendEvent:output_type -> sessiond.v1.AppendEventResponse
-	3,  // 27: sessiond.v1.EventService.AppendEvents:output_type -> sessiond.v1.AppendEventsResponse
-	5,  // 28: sessiond.v1.EventService.AppendEventStream:output_type -> sessiond.v1.AppendEventStreamResponse
-	9,  // 29: sessiond.v1.EventService.ListEvents:output_type -> sessiond.v1.ListEventsResponse
-	26, // [26:30] is the sub-list for method output_type
-	22, // [22:26] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	19, // 17: sessiond.v1.AppendFailure.retry_delay:type_name -> google.protobuf.Duration
+	14, // 18: sessiond.v1.ListEventsRequest.key:type_name -> sessiond.v1.SessionKey
+	20, // 19: sessiond.v1.ListEventsRequest.selection:type_name -> sessiond.v1.EventSelection
+	17, // 20: sessiond.v1.ListEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
+	15, // 21: sessiond.v1.ListEventsResponse.events:type_name -> sessiond.v1.Event
+	14, // 22: sessiond.v1.BatchGetEventsRequest.key:type_name -> sessiond.v1.SessionKey
+	10, // 23: sessiond.v1.BatchGetEventsRequest.refs:type_name -> sessiond.v1.EventRef
+	17, // 24: sessiond.v1.BatchGetEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
+	15, // 25: sessiond.v1.BatchGetEventsResponse.events:type_name -> sessiond.v1.Event
+	10, // 26: sessiond.v1.BatchGetEventsResponse.missing:type_name -> sessiond.v1.EventRef
+	0,  // 27: sessiond.v1.EventService.AppendEvent:input_type -> sessiond.v1.AppendEventRequest
+	2,  // 28: sessiond.v1.EventService.AppendEvents:input_type -> sessiond.v1.AppendEventsRequest
+	4,  // 29: sessiond.v1.EventService.AppendEventStream:input_type -> sessiond.v1.AppendEventStreamRequest
+	8,  // 30: sessiond.v1.EventService.ListEvents:input_type -> sessiond.v1.ListEventsRequest
+	11, // 31: sessiond.v1.EventService.BatchGetEvents:input_type -> sessiond.v1.BatchGetEventsRequest
+	1,  // 32: sessiond.v1.EventService.AppendEvent:output_type -> sessiond.v1.AppendEventResponse
+	3,  // 33: sessiond.v1.EventService.AppendEvents:output_type -> sessiond.v1.AppendEventsResponse
+	5,  // 34: sessiond.v1.EventService.AppendEventStream:output_type -> sessiond.v1.AppendEventStreamResponse
+	9,  // 35: sessiond.v1.EventService.ListEvents:output_type -> sessiond.v1.ListEventsResponse
+	12, // 36: sessiond.v1.EventService.BatchGetEvents:output_type -> sessiond.v1.BatchGetEventsResponse
+	32, // [32:37] is the sub-list for method output_type
+	27, // [27:32] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_sessiond_v1_event_service_proto_init() }
@@ -973,13 +1223,17 @@ func file_sessiond_v1_event_service_proto_init() {
 		(*AppendEventStreamResponse_Appended)(nil),
 		(*AppendEventStreamResponse_Failure)(nil),
 	}
+	file_sessiond_v1_event_service_proto_msgTypes[10].OneofWrappers = []any{
+		(*EventRef_EventId)(nil),
+		(*EventRef_Sequence)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sessiond_v1_event_service_proto_rawDesc), len(file_sessiond_v1_event_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	EventService_AppendEvents_FullMethodName      = "/sessiond.v1.EventService/AppendEvents"
 	EventService_AppendEventStream_FullMethodName = "/sessiond.v1.EventService/AppendEventStream"
 	EventService_ListEvents_FullMethodName        = "/sessiond.v1.EventService/ListEvents"
+	EventService_BatchGetEvents_FullMethodName    = "/sessiond.v1.EventService/BatchGetEvents"
 )
 
 // EventServiceClient is the client API for EventService service.
@@ -59,6 +60,11 @@ type EventServiceClient interface {
 	//
 	// Errors: NOT_FOUND, INVALID_ARGUMENT (BAD_PAGE_TOKEN).
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
+	// Reads events of a session by their ids and sequences, those that a rewind
+	// hid as well.
+	//
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+	BatchGetEvents(ctx context.Context, in *BatchGetEventsRequest, opts ...grpc.CallOption) (*BatchGetEventsResponse, error)
 }
 
 type eventServiceClient struct {
@@ -112,6 +118,16 @@ func (c *eventServiceClient) ListEvents(ctx context.Context, in *ListEventsReque
 	return out, nil
 }
 
+func (c *eventServiceClient) BatchGetEvents(ctx context.Context, in *BatchGetEventsRequest, opts ...grpc.CallOption) (*BatchGetEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BatchGetEventsResponse)
+	err := c.cc.Invoke(ctx, EventService_BatchGetEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // EventServiceServer is the server API for EventService service.
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
@@ -146,6 +162,11 @@ type EventServiceServer interface {
 	//
 	// Errors: NOT_FOUND, INVALID_ARGUMENT (BAD_PAGE_TOKEN).
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
+	// Reads events of a session by their ids and sequences, those that a rewind
+	// hid as well.
+	//
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+	BatchGetEvents(context.Context, *BatchGetEventsRequest) (*BatchGetEventsResponse, error)
 	mustEmbedUnimplementedEventServiceServer()
 }
 
@@ -167,6 +188,9 @@ func (UnimplementedEventServiceServer) AppendEventStream(grpc.BidiStreamingServe
 }
 func (UnimplementedEventServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
+}
+func (UnimplementedEventServiceServer) BatchGetEvents(context.Context, *BatchGetEventsRequest) (*BatchGetEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BatchGetEvents not implemented")
 }
 func (UnimplementedEventServiceServer) mustEmbedUnimplementedEventServiceServer() {}
 func (UnimplementedEventServiceServer) testEmbeddedByValue()                      {}
@@ -250,6 +274,24 @@ func _EventService_ListEvents_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _EventService_BatchGetEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BatchGetEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EventServiceServer).BatchGetEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EventService_BatchGetEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EventServiceServer).BatchGetEvents(ctx, req.(*BatchGetEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // EventService_ServiceDesc is the grpc.ServiceDesc for EventService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -268,6 +310,10 @@ var EventService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListEvents",
 			Handler:    _EventService_ListEvents_Handler,
+		},
+		{
+			MethodName: "BatchGetEvents",
+			Handler:    _EventService_BatchGetEvents_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

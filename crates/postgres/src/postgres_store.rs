@@ -33,9 +33,9 @@ use sessiond_core::{
     read::Read as _,
 };
 use sessiond_store::{
-    ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
-    Store, UsersQuery, WatchPage, WatchQuery, instant,
+    ApplicationsQuery, Clock, Condition, EventsQuery, EventsView, KeyChangePage, KeyChangeQuery,
+    NamePage, Notifier, RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery,
+    StateQuery, StateView, Store, UsersQuery, WatchPage, WatchQuery, instant,
 };
 
 /// Time for which a start tries to connect, for a database that starts at the same moment.
@@ -177,6 +177,10 @@ impl Store for PostgresStore {
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
         self.reads.read(query, |rows, query: &SessionQuery| query.read(rows).boxed()).await
+    }
+
+    async fn read_events(&self, query: EventsQuery) -> Result<EventsView, Error> {
+        self.reads.read(query, |rows, query: &EventsQuery| query.read(rows).boxed()).await
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {

@@ -63,9 +63,9 @@ use sessiond_core::{
     read::{Read, finish},
 };
 use sessiond_store::{
-    ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
-    Store, UsersQuery, WatchPage, WatchQuery,
+    ApplicationsQuery, Clock, Condition, EventsQuery, EventsView, KeyChangePage, KeyChangeQuery,
+    NamePage, Notifier, RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery,
+    StateQuery, StateView, Store, UsersQuery, WatchPage, WatchQuery,
     group::{Submission, abandoned},
     queue::{Queue, WRITE_BYTES, WRITES_FULL},
 };
@@ -170,6 +170,10 @@ impl Store for SqliteStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
+        self.read(query).await
+    }
+
+    async fn read_events(&self, query: EventsQuery) -> Result<EventsView, Error> {
         self.read(query).await
     }
 

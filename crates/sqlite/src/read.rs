@@ -254,6 +254,21 @@ impl Rows for Snapshot<'_> {
         at_once(|| self.tables.markers(session.incarnation.0, range, max_rows))
     }
 
+    fn sequences(
+        &self,
+        session: &Node,
+        ids: &[EventId],
+    ) -> Ready<Result<HashMap<EventId, Sequence>>> {
+        at_once(|| {
+            let sql = "SELECT sequence FROM event WHERE event_id = ?2 AND session = ?1";
+            let sequence = |id: &EventId| {
+                let found = self.tables.value(sql, (session.incarnation.0, id.as_str()));
+                Some(found.transpose()?.map(|sequence| (id.clone(), sequence)))
+            };
+            ids.iter().filter_map(sequence).collect()
+        })
+    }
+
     fn event_heads(&self, session: &Node, wanted: &[Sequence]) -> Ready<Result<Vec<EventHead>>> {
         at_once(|| {
             self.rows(session, EVENT_HEAD_COLUMNS, wanted, usize::MAX, |row| {

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use tokio::{sync::watch, time::timeout_at};
 
 use super::{
-    ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
-    Store, SystemClock, UsersQuery, WatchPage, WatchQuery, instant,
+    ApplicationsQuery, Clock, Condition, EventsQuery, EventsView, KeyChangePage, KeyChangeQuery,
+    NamePage, Notifier, RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery,
+    StateQuery, StateView, Store, SystemClock, UsersQuery, WatchPage, WatchQuery, instant,
 };
 use charge::charged;
 use guarded::OfApplication as _;
@@ -142,6 +142,7 @@ impl Gate {
 
     reads! {
         read_session(SessionQuery) -> SessionView;
+        read_events(EventsQuery) -> EventsView;
         list_sessions(SessionsQuery) -> SessionPage;
         list_applications(ApplicationsQuery) -> NamePage<AppName>;
         list_users(UsersQuery) -> NamePage<UserId>;

@@ -42,9 +42,9 @@ pub use sessiond_core::commit::{
     OnExisting, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
 pub use sessiond_core::read::{
-    ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
-    SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
-    UsersQuery, WatchPage, WatchQuery,
+    ApplicationsQuery, Bases, EventsQuery, EventsView, KeyChange, KeyChangePage, KeyChangeQuery,
+    NamePage, ScopeChange, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery,
+    StateQuery, StateView, UsersQuery, WatchPage, WatchQuery,
 };
 use sessiond_core::{
     commit::{Answer, Request},
@@ -102,6 +102,9 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`], [`Error::BeyondLastSequence`].
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error>;
+
+    /// Reads events of a session by their ids and sequences. Errors: [`Error::SessionNotFound`].
+    async fn read_events(&self, query: EventsQuery) -> Result<EventsView, Error>;
 
     /// Lists sessions of an application or of one user. A page of this and of other lists may be short or even empty and have a rest: it
     /// ends when it has looked at [`PAGE_SCANNED`](sessiond_core::domain::limits::PAGE_SCANNED) rows.

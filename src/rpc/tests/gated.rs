@@ -17,9 +17,10 @@ use crate::{
         token::StoreId,
     },
     store::{
-        ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-        RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
-        StateView, Store, UsersQuery, WatchPage, WatchQuery, memory::MemoryStore,
+        ApplicationsQuery, Clock, Condition, EventsQuery, EventsView, KeyChangePage,
+        KeyChangeQuery, NamePage, Notifier, RequestContext, SessionPage, SessionQuery, SessionView,
+        SessionsQuery, StateQuery, StateView, Store, UsersQuery, WatchPage, WatchQuery,
+        memory::MemoryStore,
     },
 };
 
@@ -102,6 +103,10 @@ impl Store for GatedStore {
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
         self.inner.read_session(query).await
+    }
+
+    async fn read_events(&self, query: EventsQuery) -> Result<EventsView, Error> {
+        self.inner.read_events(query).await
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {

@@ -9,14 +9,15 @@ use sessiond::{
         event::Event,
         id::{AppName, Author, UserId},
         json::Json,
-        page::{EventPage, EventSelection},
+        page::{EventPage, EventRef, EventSelection},
         scope::{Scope, ScopeKind, StateKey},
         session::{Incarnation, SessionInfo},
         token::Position,
     },
     store::{
-        KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder, SessionPage,
-        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, WatchPage, WatchQuery,
+        EventsQuery, EventsView, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange,
+        SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+        WatchPage, WatchQuery,
     },
 };
 
@@ -37,6 +38,20 @@ impl Naive {
             state: query.with_state.then(|| state(values)),
             events: selection.map(|selection| session.page(as_of, selection)),
         })
+    }
+
+    pub(super) fn read_events(&self, query: &EventsQuery) -> Result<EventsView, Error> {
+        let session = self.live(&query.key)?;
+        let all = session.events(session.info.last_sequence);
+        let named = |named: &EventRef| {
+            let is_named = |event: &&Event| match named {
+                EventRef::Id(id) => event.event_id == *id,
+                EventRef::Sequence(sequence) => event.sequence == *sequence,
+            };
+            all.iter().find(is_named).cloned()
+        };
+        let found = query.refs.iter().map(named).collect();
+        Ok(EventsView { incarnation: session.info.incarnation, found })
     }
 
     pub(super) fn list_sessions(&self, query: &SessionsQuery) -> SessionPage {

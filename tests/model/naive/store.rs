@@ -11,9 +11,9 @@ use sessiond::{
         token::StoreId,
     },
     store::{
-        ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-        RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
-        StateView, Store, UsersQuery, WatchPage, WatchQuery,
+        ApplicationsQuery, Clock, Condition, EventsQuery, EventsView, KeyChangePage,
+        KeyChangeQuery, NamePage, Notifier, RequestContext, SessionPage, SessionQuery, SessionView,
+        SessionsQuery, StateQuery, StateView, Store, UsersQuery, WatchPage, WatchQuery,
     },
 };
 use tokio::sync::watch;
@@ -67,6 +67,10 @@ impl Store for NaiveStore {
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
         self.model().read_session(&query)
+    }
+
+    async fn read_events(&self, query: EventsQuery) -> Result<EventsView, Error> {
+        self.model().read_events(&query)
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {

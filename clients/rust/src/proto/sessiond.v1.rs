@@ -1216,6 +1216,56 @@ pub struct ListEventsResponse {
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
 }
+/// Names an event of a session.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventRef {
+    /// Required.
+    #[prost(oneof = "event_ref::Ref", tags = "1, 2")]
+    pub r#ref: ::core::option::Option<event_ref::Ref>,
+}
+/// Nested message and enum types in `EventRef`.
+pub mod event_ref {
+    /// Required.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Ref {
+        /// Its id.
+        #[prost(string, tag = "1")]
+        EventId(::prost::alloc::string::String),
+        /// Its sequence.
+        #[prost(int64, tag = "2")]
+        Sequence(i64),
+    }
+}
+/// Request of BatchGetEvents.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BatchGetEventsRequest {
+    /// Required.
+    #[prost(message, optional, tag = "1")]
+    pub key: ::core::option::Option<SessionKey>,
+    /// Required. The events, at most 1000, by id or by sequence, mixed.
+    #[prost(message, repeated, tag = "2")]
+    pub refs: ::prost::alloc::vec::Vec<EventRef>,
+    /// From the previous page, with the same refs.
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Form of the response.
+    #[prost(enumeration = "JsonForm", tag = "4")]
+    pub json_form: i32,
+}
+/// Response of BatchGetEvents.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BatchGetEventsResponse {
+    /// In the order of the refs; an event that was named twice comes twice.
+    #[prost(message, repeated, tag = "1")]
+    pub events: ::prost::alloc::vec::Vec<Event>,
+    /// The refs of this page that name no event of the session, in their order.
+    #[prost(message, repeated, tag = "2")]
+    pub missing: ::prost::alloc::vec::Vec<EventRef>,
+    /// Empty when every ref was answered. A page ends before it grows too large for
+    /// a client to receive; its refs come before those of the next one.
+    #[prost(string, tag = "3")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
 /// Generated client implementations.
 pub mod event_service_client {
     #![allow(
@@ -1419,6 +1469,34 @@ pub mod event_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("sessiond.v1.EventService", "ListEvents"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Reads events of a session by their ids and sequences, those that a rewind
+        /// hid as well.
+        ///
+        /// Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+        pub async fn batch_get_events(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BatchGetEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BatchGetEventsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sessiond.v1.EventService/BatchGetEvents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sessiond.v1.EventService", "BatchGetEvents"));
             self.inner.unary(req, path, codec).await
         }
     }

@@ -3,10 +3,17 @@
 use super::{
     Sequence,
     event::Event,
-    id::{Author, InvocationId},
+    id::{Author, EventId, InvocationId},
     limits::MESSAGE_BYTES,
     time::Time,
 };
+
+/// Names an event of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventRef {
+    Id(EventId),
+    Sequence(Sequence),
+}
 
 /// A filter of events; all conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq)]

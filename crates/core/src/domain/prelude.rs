@@ -10,7 +10,7 @@ pub use super::{
     },
     json::Json,
     limits::{PAGE_MILLIS, PAGE_SCANNED},
-    page::{EventFilter, EventPage, EventSelection, Rest, Uncounted, narrow},
+    page::{EventFilter, EventPage, EventRef, EventSelection, Rest, Uncounted, narrow},
     permission::Visibility,
     precondition::Precondition,
     scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},

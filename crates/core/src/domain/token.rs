@@ -95,6 +95,9 @@ pub type SessionToken = PageToken<(Time, UserId, SessionId)>;
 /// Of a key's changes: only those older than this version are left. The incarnation is 0 for a user or an application, also below.
 pub type ChangeToken = PageToken<(Incarnation, Version)>;
 
+/// Of events that a request names: the number of those that were answered.
+pub type RefToken = PageToken<(Incarnation, u64)>;
+
 /// Of a state: behind a key.
 pub type StateToken = PageToken<(Incarnation, String)>;
 

@@ -8,6 +8,7 @@
 //! knows a database, and the futures run on any executor: those of a store whose rows never wait are [ready](finish) at once.
 
 pub mod bare;
+mod batch;
 mod changes;
 mod events;
 mod history;
@@ -32,9 +33,9 @@ pub use names::behind_all;
 pub use past::{Past, fold, past};
 pub use query::Budget;
 pub use query::{
-    ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
-    SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
-    UsersQuery, WatchPage, WatchQuery,
+    ApplicationsQuery, Bases, EventsQuery, EventsView, KeyChange, KeyChangePage, KeyChangeQuery,
+    NamePage, ScopeChange, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery,
+    StateQuery, StateView, UsersQuery, WatchPage, WatchQuery,
 };
 pub use rows::{EventHead, Node, Rows, ScopeHead, SessionRecord};
 

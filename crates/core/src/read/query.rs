@@ -34,6 +34,23 @@ pub struct SessionView {
     pub events: Option<EventPage>,
 }
 
+/// Events of a session by their ids and sequences.
+#[derive(Clone, Debug)]
+pub struct EventsQuery {
+    pub key: SessionKey,
+    pub refs: Vec<EventRef>,
+    /// Stop before the events' [`bytes`](Event::bytes) exceed this; the first one always comes.
+    pub max_bytes: usize,
+}
+
+/// What the first refs name, or all of them.
+#[derive(Clone, Debug)]
+pub struct EventsView {
+    pub incarnation: Incarnation,
+    /// `None`: no event of the session. One that a rewind hid is marked.
+    pub found: Vec<Option<Event>>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionOrder {
     /// Oldest `last_event_time` first; ties by user id, then session id, ascending.

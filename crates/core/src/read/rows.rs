@@ -205,6 +205,13 @@ pub trait Rows {
         max_rows: usize,
     ) -> impl Future<Output = Result<Vec<Marker>, Error>> + Send;
 
+    /// The sequences of those events of a session that have some ids.
+    fn sequences(
+        &self,
+        session: &Node,
+        ids: &[EventId],
+    ) -> impl Future<Output = Result<HashMap<EventId, Sequence>, Error>> + Send;
+
     /// Events of a session. No column is long.
     fn event_heads(
         &self,

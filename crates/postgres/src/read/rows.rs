@@ -260,6 +260,20 @@ impl Rows for Reader<'_> {
         rows.iter().map(marker).collect()
     }
 
+    async fn sequences(
+        &self,
+        session: &Node,
+        ids: &[EventId],
+    ) -> Result<HashMap<EventId, Sequence>, Error> {
+        // Without the application and the user, as the index that it uses.
+        let sql = "SELECT event_id, sequence FROM event
+            WHERE place = $1 AND incarnation = $2 AND event_id = ANY($3)";
+        let select = Columns::new(sql).place([session.app_name.as_str(), session.user_id.as_str()]);
+        let select = select.number(session.incarnation.0).texts(ids.iter());
+        let rows = select.all(self.connection).await?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, number(row, 1)?))).collect()
+    }
+
     async fn event_heads(
         &self,
         session: &Node,

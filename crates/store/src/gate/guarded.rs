@@ -1,8 +1,8 @@
 //! The rights that each request needs.
 
 use crate::{
-    ApplicationsQuery, KeyChangeQuery, SessionQuery, SessionsQuery, StateQuery, UsersQuery,
-    WatchQuery,
+    ApplicationsQuery, EventsQuery, KeyChangeQuery, SessionQuery, SessionsQuery, StateQuery,
+    UsersQuery, WatchQuery,
 };
 use sessiond_core::{
     commit::{
@@ -127,6 +127,12 @@ impl Guarded for StateUpdate {
 impl Guarded for SessionQuery {
     fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
         narrow(&mut self.session, Visibility::new(permissions.clone(), Right::Read, false))
+    }
+}
+
+impl Guarded for EventsQuery {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        require(permissions, Right::Read, &self.key)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::{
-    CallerId, KeyChangePage, NamePage, RequestContext, SessionPage, SessionView, StateView, Turns,
-    WatchPage,
+    CallerId, EventsView, KeyChangePage, NamePage, RequestContext, SessionPage, SessionView,
+    StateView, Turns, WatchPage,
     account::CallAccount,
     instant,
     queue::{QUEUE_READS, READS_FULL},
@@ -26,6 +26,12 @@ impl Buffered for SessionView {
     fn bytes(&self) -> usize {
         let events = self.events.iter().flat_map(|page| &page.events);
         events.map(Event::bytes).sum::<usize>() + self.state.as_ref().map_or(0, State::bytes)
+    }
+}
+
+impl Buffered for EventsView {
+    fn bytes(&self) -> usize {
+        self.found.iter().flatten().map(Event::bytes).sum()
     }
 }
 

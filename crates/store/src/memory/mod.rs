@@ -15,9 +15,9 @@ use tokio::sync::{oneshot, watch};
 
 use self::tables::Tables;
 use super::{
-    ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
-    Store, UsersQuery, WatchPage, WatchQuery,
+    ApplicationsQuery, Clock, Condition, EventsQuery, EventsView, KeyChangePage, KeyChangeQuery,
+    NamePage, Notifier, RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery,
+    StateQuery, StateView, Store, UsersQuery, WatchPage, WatchQuery,
     group::{self, Submission},
 };
 use sessiond_core::{
@@ -110,6 +110,10 @@ impl Store for MemoryStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
+        self.read(query)
+    }
+
+    async fn read_events(&self, query: EventsQuery) -> Result<EventsView, Error> {
         self.read(query)
     }
 

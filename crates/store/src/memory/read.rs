@@ -177,6 +177,15 @@ impl Rows for Tables {
         Ok(markers[after..up_to].iter().rev().take(max_rows).copied().collect())
     }
 
+    async fn sequences(
+        &self,
+        session: &Node,
+        ids: &[EventId],
+    ) -> Result<HashMap<EventId, Sequence>, Error> {
+        let known = &self.log(session.incarnation).ids;
+        Ok(ids.iter().filter_map(|id| Some((id.clone(), *known.get(id)?))).collect())
+    }
+
     async fn event_heads(
         &self,
         session: &Node,

@@ -44,7 +44,7 @@ pub struct Tables {
 #[derive(Default)]
 pub struct Log {
     pub events: Vec<EventRow>,
-    ids: HashMap<EventId, Sequence>,
+    pub ids: HashMap<EventId, Sequence>,
     pub markers: Vec<Marker>,
 }
 

@@ -12,6 +12,7 @@ use crate::{
         scope::TEMP,
         token::Cursor,
     },
+    proto::v1::event_ref::Ref,
     rpc::prelude::*,
 };
 
@@ -193,6 +194,17 @@ impl Read<usize> for i32 {
             0 => PAGE_ITEMS_DEFAULT,
             size => size.min(PAGE_ITEMS),
         })
+    }
+}
+
+/// The name of an event.
+impl Read<EventRef> for v1::EventRef {
+    fn read(self, at: At<'_>) -> Decoded<EventRef> {
+        match self.r#ref {
+            None => Err(at.missing()),
+            Some(Ref::EventId(id)) => id.read(at.field("event_id")).map(EventRef::Id),
+            Some(Ref::Sequence(it)) => it.read(at.field("sequence")).map(EventRef::Sequence),
+        }
     }
 }
 

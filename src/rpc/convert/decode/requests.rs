@@ -15,9 +15,9 @@ use crate::{
     engine::{StatePage, WatchFrom},
     rpc::prelude::*,
     store::{
-        ApplicationsQuery, CreateSession, DeleteSession, ForkSession, KeyChangeQuery, OnExisting,
-        RequestKey, RewindSession, SessionOrder, SessionQuery, SessionUpdate, SessionsQuery,
-        StateQuery, StateUpdate, UsersQuery,
+        ApplicationsQuery, CreateSession, DeleteSession, EventsQuery, ForkSession, KeyChangeQuery,
+        OnExisting, RequestKey, RewindSession, SessionOrder, SessionQuery, SessionUpdate,
+        SessionsQuery, StateQuery, StateUpdate, UsersQuery,
     },
 };
 
@@ -195,6 +195,21 @@ pub fn list_events(
     (selection.filter.author, selection.filter.invocation_id) = (author, invocation_id);
     let session = SessionQuery::info(SessionRef::Full(key));
     Ok(((SessionQuery { events: Some(selection), ..session }, page_token), json_form))
+}
+
+pub fn batch_get_events(
+    at: At<'_>,
+    request: v1::BatchGetEventsRequest,
+) -> Asked<(EventsQuery, Option<RefToken>)> {
+    read!(at: v1::BatchGetEventsRequest {
+        key,
+        refs = match refs.is_empty() {
+            true => Err(at.field("refs").missing()),
+            false => refs.read(at.field("refs")),
+        },
+        page_token, json_form
+    } = request);
+    Ok(((EventsQuery { key, refs, max_bytes: MESSAGE_BYTES }, page_token), json_form))
 }
 
 pub fn get_state(

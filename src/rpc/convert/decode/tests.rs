@@ -44,6 +44,7 @@ requests! {
     fork_session(ForkSessionRequest) -> (store::ForkSession, Mode);
     rewind_session(RewindSessionRequest) -> (store::RewindSession, Mode);
     list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Mode);
+    batch_get_events(BatchGetEventsRequest) -> ((store::EventsQuery, Option<ChangeToken>), Mode);
     get_state(GetStateRequest) -> ((store::StateQuery, engine::StatePage, Option<InvocationId>), Mode);
     update_state(UpdateStateRequest) -> (store::StateUpdate, Mode);
     list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Mode);

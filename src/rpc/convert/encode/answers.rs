@@ -113,6 +113,30 @@ pub fn list_events(list: List<Event>, mode: Mode) -> v1::ListEventsResponse {
     v1::ListEventsResponse { events, next_page_token }
 }
 
+/// As many refs as fit, at least one: an event, or the ref if it names none.
+pub fn batch_get_events(
+    list: &List<(EventRef, Option<Event>)>,
+    mode: Mode,
+) -> v1::BatchGetEventsResponse {
+    let mut response = v1::BatchGetEventsResponse::default();
+    let (mut used, mut taken) = (0, 0);
+    for (named, found) in &list.items {
+        let found = found.as_ref().map(|it| fitted(mode, |mode| event(it, mode)));
+        let missing = event_ref(named);
+        used += found.as_ref().map_or_else(|| field_bytes(&missing), field_bytes);
+        if used > ANSWER_BYTES && taken > 0 {
+            break;
+        }
+        taken += 1;
+        match found {
+            Some(event) => response.events.push(event),
+            None => response.missing.push(missing),
+        }
+    }
+    response.next_page_token = list.next_page_token(taken).unwrap_or_default();
+    response
+}
+
 /// All keys in the form asked for, or as text if that does not fit, or as many as fit as text.
 pub fn get_state(
     (list, life): (List<StateEntry>, Option<Life>),

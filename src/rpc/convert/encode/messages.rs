@@ -204,6 +204,15 @@ pub fn session_key(key: &SessionKey) -> v1::SessionKey {
     }
 }
 
+pub fn event_ref(named: &EventRef) -> v1::EventRef {
+    use v1::event_ref::Ref;
+    let named = match named {
+        EventRef::Id(id) => Ref::EventId(id.to_string()),
+        EventRef::Sequence(sequence) => Ref::Sequence(sequence.cast_signed()),
+    };
+    v1::EventRef { r#ref: Some(named) }
+}
+
 pub fn timestamp(time: Time) -> Timestamp {
     // Nanoseconds of a second always fit.
     Timestamp { seconds: time.secs(), nanos: i32::try_from(time.nanos()).unwrap_or_default() }

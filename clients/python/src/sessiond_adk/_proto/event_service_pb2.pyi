@@ -516,3 +516,109 @@ class ListEventsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListEventsResponse: _TypeAlias = ListEventsResponse  # noqa: Y015
+
+@_typing.final
+class EventRef(_message.Message):
+    """Names an event of a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    event_id: _builtins.str
+    """Its id."""
+    sequence: _builtins.int
+    """Its sequence."""
+    def __init__(
+        self,
+        *,
+        event_id: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event_id", b"event_id", "ref", b"ref", "sequence", b"sequence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_id", b"event_id", "ref", b"ref", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_ref: _TypeAlias = _typing.Literal["event_id", "sequence"]  # noqa: Y015
+    _WhichOneofArgType_ref: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_ref) -> _WhichOneofReturnType_ref | None: ...
+
+Global___EventRef: _TypeAlias = EventRef  # noqa: Y015
+
+@_typing.final
+class BatchGetEventsRequest(_message.Message):
+    """Request of BatchGetEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    REFS_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    JSON_FORM_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
+    """From the previous page, with the same refs."""
+    json_form: _types_pb2.JsonForm.ValueType
+    """Form of the response."""
+    @_builtins.property
+    def key(self) -> _types_pb2.SessionKey:
+        """Required."""
+
+    @_builtins.property
+    def refs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EventRef]:
+        """Required. The events, at most 1000, by id or by sequence, mixed."""
+
+    def __init__(
+        self,
+        *,
+        key: _types_pb2.SessionKey | None = ...,
+        refs: _abc.Iterable[Global___EventRef] | None = ...,
+        page_token: _builtins.str = ...,
+        json_form: _types_pb2.JsonForm.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "json_form", b"json_form", "key", b"key", "page_token", b"page_token", "refs", b"refs"
+    ]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchGetEventsRequest: _TypeAlias = BatchGetEventsRequest  # noqa: Y015
+
+@_typing.final
+class BatchGetEventsResponse(_message.Message):
+    """Response of BatchGetEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty when every ref was answered. A page ends before it grows too large for
+    a client to receive; its refs come before those of the next one.
+    """
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Event]:
+        """In the order of the refs; an event that was named twice comes twice."""
+
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___EventRef]:
+        """The refs of this page that name no event of the session, in their order."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[_types_pb2.Event] | None = ...,
+        missing: _abc.Iterable[Global___EventRef] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "events", b"events", "missing", b"missing", "next_page_token", b"next_page_token"
+    ]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchGetEventsResponse: _TypeAlias = BatchGetEventsResponse  # noqa: Y015

@@ -60,6 +60,12 @@ class EventServiceStub(object):
             response_deserializer=sessiond_dot_v1_dot_event__service__pb2.ListEventsResponse.FromString,
             _registered_method=True,
         )
+        self.BatchGetEvents = channel.unary_unary(
+            "/sessiond.v1.EventService/BatchGetEvents",
+            request_serializer=sessiond_dot_v1_dot_event__service__pb2.BatchGetEventsRequest.SerializeToString,
+            response_deserializer=sessiond_dot_v1_dot_event__service__pb2.BatchGetEventsResponse.FromString,
+            _registered_method=True,
+        )
 
 
 class EventServiceServicer(object):
@@ -113,6 +119,16 @@ class EventServiceServicer(object):
         context.set_details("Method not implemented!")
         raise NotImplementedError("Method not implemented!")
 
+    def BatchGetEvents(self, request, context):
+        """Reads events of a session by their ids and sequences, those that a rewind
+        hid as well.
+
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details("Method not implemented!")
+        raise NotImplementedError("Method not implemented!")
+
 
 def add_EventServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -135,6 +151,11 @@ def add_EventServiceServicer_to_server(servicer, server):
             servicer.ListEvents,
             request_deserializer=sessiond_dot_v1_dot_event__service__pb2.ListEventsRequest.FromString,
             response_serializer=sessiond_dot_v1_dot_event__service__pb2.ListEventsResponse.SerializeToString,
+        ),
+        "BatchGetEvents": grpc.unary_unary_rpc_method_handler(
+            servicer.BatchGetEvents,
+            request_deserializer=sessiond_dot_v1_dot_event__service__pb2.BatchGetEventsRequest.FromString,
+            response_serializer=sessiond_dot_v1_dot_event__service__pb2.BatchGetEventsResponse.SerializeToString,
         ),
     }
     generic_handler = grpc.method_handlers_generic_handler("sessiond.v1.EventService", rpc_method_handlers)
@@ -255,6 +276,36 @@ class EventService(object):
             "/sessiond.v1.EventService/ListEvents",
             sessiond_dot_v1_dot_event__service__pb2.ListEventsRequest.SerializeToString,
             sessiond_dot_v1_dot_event__service__pb2.ListEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True,
+        )
+
+    @staticmethod
+    def BatchGetEvents(
+        request,
+        target,
+        options=(),
+        channel_credentials=None,
+        call_credentials=None,
+        insecure=False,
+        compression=None,
+        wait_for_ready=None,
+        timeout=None,
+        metadata=None,
+    ):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            "/sessiond.v1.EventService/BatchGetEvents",
+            sessiond_dot_v1_dot_event__service__pb2.BatchGetEventsRequest.SerializeToString,
+            sessiond_dot_v1_dot_event__service__pb2.BatchGetEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -72,6 +72,14 @@ class EventServiceStub:
 
     Errors: NOT_FOUND, INVALID_ARGUMENT (BAD_PAGE_TOKEN).
     """
+    BatchGetEvents: _grpc.UnaryUnaryMultiCallable[
+        _event_service_pb2.BatchGetEventsRequest, _event_service_pb2.BatchGetEventsResponse
+    ]
+    """Reads events of a session by their ids and sequences, those that a rewind
+    hid as well.
+
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+    """
 
 @_typing.type_check_only
 class EventServiceAsyncStub(EventServiceStub):
@@ -117,6 +125,14 @@ class EventServiceAsyncStub(EventServiceStub):
     """Reads a session's events page by page.
 
     Errors: NOT_FOUND, INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+    """
+    BatchGetEvents: _aio.UnaryUnaryMultiCallable[
+        _event_service_pb2.BatchGetEventsRequest, _event_service_pb2.BatchGetEventsResponse
+    ]  # type: ignore[assignment]
+    """Reads events of a session by their ids and sequences, those that a rewind
+    hid as well.
+
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN).
     """
 
 class EventServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -181,6 +197,20 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         """Reads a session's events page by page.
 
         Errors: NOT_FOUND, INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+        """
+
+    @_abc_1.abstractmethod
+    def BatchGetEvents(
+        self,
+        request: _event_service_pb2.BatchGetEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[
+        _event_service_pb2.BatchGetEventsResponse, _abc.Awaitable[_event_service_pb2.BatchGetEventsResponse]
+    ]:
+        """Reads events of a session by their ids and sequences, those that a rewind
+        hid as well.
+
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN).
         """
 
 def add_EventServiceServicer_to_server(

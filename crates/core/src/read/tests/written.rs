@@ -192,6 +192,17 @@ impl Rows for Written {
         Ok(self.count(newest.filter_map(|(_, event)| marker(event)).take(max_rows).collect()))
     }
 
+    async fn sequences(
+        &self,
+        _: &Node,
+        ids: &[EventId],
+    ) -> Result<HashMap<EventId, Sequence>, Error> {
+        let all = self.events.values().filter(|event| ids.contains(&event.event_id));
+        let found = all.map(|event| (event.event_id.clone(), event.sequence)).collect();
+        self.looked_at.fetch_add(ids.len(), Ordering::Relaxed);
+        Ok(found)
+    }
+
     async fn event_heads(&self, _: &Node, wanted: &[Sequence]) -> Result<Vec<EventHead>, Error> {
         let found = wanted.iter().filter_map(|at| self.events.get(at));
         Ok(self.count(found.map(EventHead::from).collect()))

@@ -33,6 +33,7 @@ fn an_empty_request_names_everything_that_it_lacks() {
     assert_faults(rewind_session(Default::default()), &missing(&["key", "to_sequence"]));
     assert_faults(append_event(Default::default(), bare), &missing(&["key", "event"]));
     assert_faults(append_events(Default::default(), bare), &missing(&["key", "events"]));
+    assert_faults(batch_get_events(Default::default()), &missing(&["key", "refs"]));
     assert_faults(list_events(Default::default()), &missing(&["key"]));
     assert_faults(get_state(Default::default()), &missing(&["scope"]));
     assert_faults(update_state(Default::default()), &missing(&["scope", "delta"]));
@@ -40,6 +41,27 @@ fn an_empty_request_names_everything_that_it_lacks() {
     assert_faults(render_template(Default::default()), &missing(&["key", "template"]));
     assert_faults(end_invocation(Default::default()), &missing(&["key", "invocation_id"]));
     assert_faults(watch(Default::default()), &missing(&["scope"]));
+}
+
+#[test]
+fn each_event_has_a_name() {
+    use v1::event_ref::Ref;
+    let batch = |refs: Vec<Option<Ref>>| {
+        let refs = refs.into_iter().map(|named| v1::EventRef { r#ref: named }).collect();
+        batch_get_events(v1::BatchGetEventsRequest { key: key(), refs, ..Default::default() })
+    };
+    let names = [None, Some(Ref::Sequence(-1)), Some(Ref::EventId(String::new()))];
+    assert_faults(
+        batch(names.to_vec()),
+        &[
+            ("refs[0]", "MISSING_FIELD"),
+            ("refs[1].sequence", "BAD_VALUE"),
+            ("refs[2].event_id", "MISSING_FIELD"),
+        ],
+    );
+    let many = |count| batch(vec![Some(Ref::Sequence(0)); count]);
+    assert!(many(1000).is_ok());
+    assert_faults(many(1001), &[("refs", "BAD_VALUE")]);
 }
 
 #[test]

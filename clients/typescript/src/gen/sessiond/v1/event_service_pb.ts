@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file sessiond/v1/event_service.proto.
  */
 export const file_sessiond_v1_event_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9zZXNzaW9uZC92MS9ldmVudF9zZXJ2aWNlLnByb3RvEgtzZXNzaW9uZC52MSLoAQoSQXBwZW5kRXZlbnRSZXF1ZXN0EiQKA2tleRgBIAEoCzIXLnNlc3Npb25kLnYxLlNlc3Npb25LZXkSIQoFZXZlbnQYAiABKAsyEi5zZXNzaW9uZC52MS5FdmVudBIvCgxwcmVjb25kaXRpb24YAyABKAsyGS5zZXNzaW9uZC52MS5QcmVjb25kaXRpb24SFAoMcmV0dXJuX3N0YXRlGAQgASgIEigKCWpzb25fZm9ybRgFIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtEhgKEGluY2x1ZGVfdmVyc2lvbnMYBiABKAgijAEKE0FwcGVuZEV2ZW50UmVzcG9uc2USIQoFZXZlbnQYASABKAsyEi5zZXNzaW9uZC52MS5FdmVudBIQCghyZXBsYXllZBgCIAEoCBIlCgdzZXNzaW9uGAMgASgLMhQuc2Vzc2lvbmQudjEuU2Vzc2lvbhIZChFkcm9wcGVkX3RlbXBfa2V5cxgEIAMoCSLqAQoTQXBwZW5kRXZlbnRzUmVxdWVzdBIkCgNrZXkYASABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EiIKBmV2ZW50cxgCIAMoCzISLnNlc3Npb25kLnYxLkV2ZW50Ei8KDHByZWNvbmRpdGlvbhgDIAEoCzIZLnNlc3Npb25kLnYxLlByZWNvbmRpdGlvbhIUCgxyZXR1cm5fc3RhdGUYBCABKAgSKAoJanNvbl9mb3JtGAUgASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0SGAoQaW5jbHVkZV92ZXJzaW9ucxgGIAEoCCKOAQoUQXBwZW5kRXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuc2Vzc2lvbmQudjEuRXZlbnQSJQoHc2Vzc2lvbhgCIAEoCzIULnNlc3Npb25kLnYxLlNlc3Npb24SEAoIcmVwbGF5ZWQYAyADKAgSGQoRZHJvcHBlZF90ZW1wX2tleXMYBCADKAkiSwoYQXBwZW5kRXZlbnRTdHJlYW1SZXF1ZXN0Ei8KBmFwcGVuZBgBIAEoCzIfLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50UmVxdWVzdCKaAQoZQXBwZW5kRXZlbnRTdHJlYW1SZXNwb25zZRINCgVpbmRleBgBIAEoAxI0CghhcHBlbmRlZBgCIAEoCzIgLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50UmVzcG9uc2VIABItCgdmYWlsdXJlGAMgASgLMhouc2Vzc2lvbmQudjEuQXBwZW5kRmFpbHVyZUgAQgkKB291dGNvbWUikgIKDUFwcGVuZEZhaWx1cmUSDAoEY29kZRgBIAEoBRIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRI6CghtZXRhZGF0YRgEIAMoCzIoLnNlc3Npb25kLnYxLkFwcGVuZEZhaWx1cmUuTWV0YWRhdGFFbnRyeRI1ChBmaWVsZF92aW9sYXRpb25zGAUgAygLMhsuc2Vzc2lvbmQudjEuRmllbGRWaW9sYXRpb24SLgoLcmV0cnlfZGVsYXkYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkQKDkZpZWxkVmlvbGF0aW9uEg0KBWZpZWxkGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEg4KBnJlYXNvbhgDIAEoCSL1AQoRTGlzdEV2ZW50c1JlcXVlc3QSJAoDa2V5GAEgASgLMhcuc2Vzc2lvbmQudjEuU2Vzc2lvbktleRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIuCglzZWxlY3Rpb24YBCABKAsyGy5zZXNzaW9uZC52MS5FdmVudFNlbGVjdGlvbhISCgpkZXNjZW5kaW5nGAUgASgIEg4KBmF1dGhvchgGIAEoCRIVCg1pbnZvY2F0aW9uX2lkGAcgASgJEigKCWpzb25fZm9ybRgIIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtIlEKEkxpc3RFdmVudHNSZXNwb25zZRIiCgZldmVudHMYASADKAsyEi5zZXNzaW9uZC52MS5FdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAky8QIKDEV2ZW50U2VydmljZRJQCgtBcHBlbmRFdmVudBIfLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50UmVxdWVzdBogLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50UmVzcG9uc2USUwoMQXBwZW5kRXZlbnRzEiAuc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRzUmVxdWVzdBohLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50c1Jlc3BvbnNlEmYKEUFwcGVuZEV2ZW50U3RyZWFtEiUuc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRTdHJlYW1SZXF1ZXN0GiYuc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRTdHJlYW1SZXNwb25zZSgBMAESUgoKTGlzdEV2ZW50cxIeLnNlc3Npb25kLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh8uc2Vzc2lvbmQudjEuTGlzdEV2ZW50c1Jlc3BvbnNlIgOQAgFCYAoPZGV2LnNlc3Npb25kLnYxUAFaPWdpdGh1Yi5jb20vc2Vzc2lvbmQvc2Vzc2lvbmQvY2xpZW50cy9nby9zZXNzaW9uZHYxO3Nlc3Npb25kdjGqAgtTZXNzaW9uZC5WMWIGcHJvdG8z", [file_google_protobuf_duration, file_sessiond_v1_session_service, file_sessiond_v1_types]);
+  fileDesc("Ch9zZXNzaW9uZC92MS9ldmVudF9zZXJ2aWNlLnByb3RvEgtzZXNzaW9uZC52MSLoAQoSQXBwZW5kRXZlbnRSZXF1ZXN0EiQKA2tleRgBIAEoCzIXLnNlc3Npb25kLnYxLlNlc3Npb25LZXkSIQoFZXZlbnQYAiABKAsyEi5zZXNzaW9uZC52MS5FdmVudBIvCgxwcmVjb25kaXRpb24YAyABKAsyGS5zZXNzaW9uZC52MS5QcmVjb25kaXRpb24SFAoMcmV0dXJuX3N0YXRlGAQgASgIEigKCWpzb25fZm9ybRgFIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtEhgKEGluY2x1ZGVfdmVyc2lvbnMYBiABKAgijAEKE0FwcGVuZEV2ZW50UmVzcG9uc2USIQoFZXZlbnQYASABKAsyEi5zZXNzaW9uZC52MS5FdmVudBIQCghyZXBsYXllZBgCIAEoCBIlCgdzZXNzaW9uGAMgASgLMhQuc2Vzc2lvbmQudjEuU2Vzc2lvbhIZChFkcm9wcGVkX3RlbXBfa2V5cxgEIAMoCSLqAQoTQXBwZW5kRXZlbnRzUmVxdWVzdBIkCgNrZXkYASABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EiIKBmV2ZW50cxgCIAMoCzISLnNlc3Npb25kLnYxLkV2ZW50Ei8KDHByZWNvbmRpdGlvbhgDIAEoCzIZLnNlc3Npb25kLnYxLlByZWNvbmRpdGlvbhIUCgxyZXR1cm5fc3RhdGUYBCABKAgSKAoJanNvbl9mb3JtGAUgASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0SGAoQaW5jbHVkZV92ZXJzaW9ucxgGIAEoCCKOAQoUQXBwZW5kRXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuc2Vzc2lvbmQudjEuRXZlbnQSJQoHc2Vzc2lvbhgCIAEoCzIULnNlc3Npb25kLnYxLlNlc3Npb24SEAoIcmVwbGF5ZWQYAyADKAgSGQoRZHJvcHBlZF90ZW1wX2tleXMYBCADKAkiSwoYQXBwZW5kRXZlbnRTdHJlYW1SZXF1ZXN0Ei8KBmFwcGVuZBgBIAEoCzIfLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50UmVxdWVzdCKaAQoZQXBwZW5kRXZlbnRTdHJlYW1SZXNwb25zZRINCgVpbmRleBgBIAEoAxI0CghhcHBlbmRlZBgCIAEoCzIgLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50UmVzcG9uc2VIABItCgdmYWlsdXJlGAMgASgLMhouc2Vzc2lvbmQudjEuQXBwZW5kRmFpbHVyZUgAQgkKB291dGNvbWUikgIKDUFwcGVuZEZhaWx1cmUSDAoEY29kZRgBIAEoBRIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRI6CghtZXRhZGF0YRgEIAMoCzIoLnNlc3Npb25kLnYxLkFwcGVuZEZhaWx1cmUuTWV0YWRhdGFFbnRyeRI1ChBmaWVsZF92aW9sYXRpb25zGAUgAygLMhsuc2Vzc2lvbmQudjEuRmllbGRWaW9sYXRpb24SLgoLcmV0cnlfZGVsYXkYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkQKDkZpZWxkVmlvbGF0aW9uEg0KBWZpZWxkGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEg4KBnJlYXNvbhgDIAEoCSL1AQoRTGlzdEV2ZW50c1JlcXVlc3QSJAoDa2V5GAEgASgLMhcuc2Vzc2lvbmQudjEuU2Vzc2lvbktleRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIuCglzZWxlY3Rpb24YBCABKAsyGy5zZXNzaW9uZC52MS5FdmVudFNlbGVjdGlvbhISCgpkZXNjZW5kaW5nGAUgASgIEg4KBmF1dGhvchgGIAEoCRIVCg1pbnZvY2F0aW9uX2lkGAcgASgJEigKCWpzb25fZm9ybRgIIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtIlEKEkxpc3RFdmVudHNSZXNwb25zZRIiCgZldmVudHMYASADKAsyEi5zZXNzaW9uZC52MS5FdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiOQoIRXZlbnRSZWYSEgoIZXZlbnRfaWQYASABKAlIABISCghzZXF1ZW5jZRgCIAEoA0gAQgUKA3JlZiKgAQoVQmF0Y2hHZXRFdmVudHNSZXF1ZXN0EiQKA2tleRgBIAEoCzIXLnNlc3Npb25kLnYxLlNlc3Npb25LZXkSIwoEcmVmcxgCIAMoCzIVLnNlc3Npb25kLnYxLkV2ZW50UmVmEhIKCnBhZ2VfdG9rZW4YAyABKAkSKAoJanNvbl9mb3JtGAQgASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0ifQoWQmF0Y2hHZXRFdmVudHNSZXNwb25zZRIiCgZldmVudHMYASADKAsyEi5zZXNzaW9uZC52MS5FdmVudBImCgdtaXNzaW5nGAIgAygLMhUuc2Vzc2lvbmQudjEuRXZlbnRSZWYSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJMtEDCgxFdmVudFNlcnZpY2USUAoLQXBwZW5kRXZlbnQSHy5zZXNzaW9uZC52MS5BcHBlbmRFdmVudFJlcXVlc3QaIC5zZXNzaW9uZC52MS5BcHBlbmRFdmVudFJlc3BvbnNlElMKDEFwcGVuZEV2ZW50cxIgLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50c1JlcXVlc3QaIS5zZXNzaW9uZC52MS5BcHBlbmRFdmVudHNSZXNwb25zZRJmChFBcHBlbmRFdmVudFN0cmVhbRIlLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50U3RyZWFtUmVxdWVzdBomLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50U3RyZWFtUmVzcG9uc2UoATABElIKCkxpc3RFdmVudHMSHi5zZXNzaW9uZC52MS5MaXN0RXZlbnRzUmVxdWVzdBofLnNlc3Npb25kLnYxLkxpc3RFdmVudHNSZXNwb25zZSIDkAIBEl4KDkJhdGNoR2V0RXZlbnRzEiIuc2Vzc2lvbmQudjEuQmF0Y2hHZXRFdmVudHNSZXF1ZXN0GiMuc2Vzc2lvbmQudjEuQmF0Y2hHZXRFdmVudHNSZXNwb25zZSIDkAIBQmAKD2Rldi5zZXNzaW9uZC52MVABWj1naXRodWIuY29tL3Nlc3Npb25kL3Nlc3Npb25kL2NsaWVudHMvZ28vc2Vzc2lvbmR2MTtzZXNzaW9uZHYxqgILU2Vzc2lvbmQuVjFiBnByb3RvMw", [file_google_protobuf_duration, file_sessiond_v1_session_service, file_sessiond_v1_types]);
 
 /**
  * Request of AppendEvent.
@@ -475,6 +475,121 @@ export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PUR
   messageDesc(file_sessiond_v1_event_service, 9);
 
 /**
+ * Names an event of a session.
+ *
+ * @generated from message sessiond.v1.EventRef
+ */
+export type EventRef = Message<"sessiond.v1.EventRef"> & {
+  /**
+   * Required.
+   *
+   * @generated from oneof sessiond.v1.EventRef.ref
+   */
+  ref: {
+    /**
+     * Its id.
+     *
+     * @generated from field: string event_id = 1;
+     */
+    value: string;
+    case: "eventId";
+  } | {
+    /**
+     * Its sequence.
+     *
+     * @generated from field: int64 sequence = 2;
+     */
+    value: bigint;
+    case: "sequence";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message sessiond.v1.EventRef.
+ * Use `create(EventRefSchema)` to create a new message.
+ */
+export const EventRefSchema: GenMessage<EventRef> = /*@__PURE__*/
+  messageDesc(file_sessiond_v1_event_service, 10);
+
+/**
+ * Request of BatchGetEvents.
+ *
+ * @generated from message sessiond.v1.BatchGetEventsRequest
+ */
+export type BatchGetEventsRequest = Message<"sessiond.v1.BatchGetEventsRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: sessiond.v1.SessionKey key = 1;
+   */
+  key?: SessionKey | undefined;
+
+  /**
+   * Required. The events, at most 1000, by id or by sequence, mixed.
+   *
+   * @generated from field: repeated sessiond.v1.EventRef refs = 2;
+   */
+  refs: EventRef[];
+
+  /**
+   * From the previous page, with the same refs.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+
+  /**
+   * Form of the response.
+   *
+   * @generated from field: sessiond.v1.JsonForm json_form = 4;
+   */
+  jsonForm: JsonForm;
+};
+
+/**
+ * Describes the message sessiond.v1.BatchGetEventsRequest.
+ * Use `create(BatchGetEventsRequestSchema)` to create a new message.
+ */
+export const BatchGetEventsRequestSchema: GenMessage<BatchGetEventsRequest> = /*@__PURE__*/
+  messageDesc(file_sessiond_v1_event_service, 11);
+
+/**
+ * Response of BatchGetEvents.
+ *
+ * @generated from message sessiond.v1.BatchGetEventsResponse
+ */
+export type BatchGetEventsResponse = Message<"sessiond.v1.BatchGetEventsResponse"> & {
+  /**
+   * In the order of the refs; an event that was named twice comes twice.
+   *
+   * @generated from field: repeated sessiond.v1.Event events = 1;
+   */
+  events: Event[];
+
+  /**
+   * The refs of this page that name no event of the session, in their order.
+   *
+   * @generated from field: repeated sessiond.v1.EventRef missing = 2;
+   */
+  missing: EventRef[];
+
+  /**
+   * Empty when every ref was answered. A page ends before it grows too large for
+   * a client to receive; its refs come before those of the next one.
+   *
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message sessiond.v1.BatchGetEventsResponse.
+ * Use `create(BatchGetEventsResponseSchema)` to create a new message.
+ */
+export const BatchGetEventsResponseSchema: GenMessage<BatchGetEventsResponse> = /*@__PURE__*/
+  messageDesc(file_sessiond_v1_event_service, 12);
+
+/**
  * The log of a session.
  *
  * @generated from service sessiond.v1.EventService
@@ -539,6 +654,19 @@ export const EventService: GenService<{
     methodKind: "unary";
     input: typeof ListEventsRequestSchema;
     output: typeof ListEventsResponseSchema;
+  },
+  /**
+   * Reads events of a session by their ids and sequences, those that a rewind
+   * hid as well.
+   *
+   * Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+   *
+   * @generated from rpc sessiond.v1.EventService.BatchGetEvents
+   */
+  batchGetEvents: {
+    methodKind: "unary";
+    input: typeof BatchGetEventsRequestSchema;
+    output: typeof BatchGetEventsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_sessiond_v1_event_service, 0);
