@@ -10,8 +10,8 @@ use crate::{
 };
 use sessiond_core::{domain::page::EventSelection, domain::permission::Users, read::Read};
 use sessiond_store::{
-    ApplicationsQuery, Condition, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery,
-    StateQuery, UsersQuery, WatchQuery,
+    ApplicationsQuery, Condition, EventsQuery, KeyChangeQuery, SessionOrder, SessionQuery,
+    SessionsQuery, StateQuery, UsersQuery, WatchQuery,
 };
 
 #[tokio::test]
@@ -121,6 +121,10 @@ async fn listed(reader: &Reader<'_>, order: SessionOrder) -> Vec<String> {
     }
 }
 
+fn named(refs: Vec<EventRef>) -> EventsQuery {
+    EventsQuery { key: address("s"), refs, max_bytes: usize::MAX }
+}
+
 pub(super) async fn read_events(reader: &Reader<'_>) {
     let author = Some(Author::new("agent").unwrap());
     let filter = EventFilter { author, ..EventFilter::default() };
@@ -144,6 +148,9 @@ pub(super) async fn read_events(reader: &Reader<'_>) {
         ..SessionQuery::info(SessionRef::Full(address("s")))
     };
     assert_eq!(answer(reader, past).await.info.last_sequence, 3);
+    let id = answer(reader, named(vec![EventRef::Sequence(2)])).await.found.remove(0).unwrap();
+    let refs = vec![EventRef::Id(id.event_id.clone()), EventRef::Sequence(99)];
+    assert_eq!(answer(reader, named(refs)).await.found, [Some(id), None]);
 }
 
 pub(super) async fn read_state(reader: &Reader<'_>) {
