@@ -31,6 +31,7 @@ final class RetryTest extends ServerTest {
 
   private static final RetryPolicy FAST =
       new RetryPolicy(5, Duration.ofMillis(1), Duration.ofMillis(2));
+
   /** Nothing listens there. A port that was free a moment ago can be another test's by now. */
   private static final String ABSENT = "127.0.0.1:1";
 
