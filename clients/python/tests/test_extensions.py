@@ -215,6 +215,44 @@ async def test_history(service: SessiondSessionService) -> None:
     assert all(item.commit_time > 1.7e9 and not item.rewound for item in listed)
 
 
+async def test_events_by_ids_and_sequences(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY)
+    for number in range(1, 5):
+        await service.append_event(session, text_event(str(number), id=f"e{number}"))
+    await service.rewind_session(**KEY, to_sequence=2)
+    refs: list[str | int] = ["e4", 9, 2, "none", "e1", 2, 5, 3, "e2", 9]
+    found, missing = await service.get_events(refs, **KEY)
+    assert [item.sequence for item in found] == [4, 2, 1, 2, 5, 3, 2]
+    assert [item.sequence for item in found if item.rewound] == [4, 5, 3]
+    assert missing == [9, "none", 9]
+    listed = {item.sequence: item async for item in service.list_events(**KEY, include_rewound=True)}
+    assert found == [listed[item.sequence] for item in found]
+    # More than one request may name.
+    many: list[str | int] = ["none"] * 1200 + [1] * 1200
+    found, missing = await service.get_events(many, **KEY)
+    assert (found, missing) == ([listed[1]] * 1200, ["none"] * 1200)
+    assert await service.get_events([], **KEY) == ([], [])
+    with pytest.raises(SessionNotFoundError):
+        await service.get_events([1], app_name="app", user_id="user", session_id="none")
+    with pytest.raises(SessiondInvalidError):
+        await service.get_events([""], **KEY)
+    wrong: Any
+    for wrong in (1.5, 2**63, "\ud83d", None):
+        with pytest.raises((TypeError, ValueError)):
+            await service.get_events([1, wrong], **KEY)
+
+
+async def test_events_by_ids_that_take_several_pages(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY)
+    for number in range(1, 7):
+        await service.append_event(session, text_event("x" * 900_000, id=f"e{number}"))
+    refs: list[str | int] = [6, "none", "e2", 4, 1, "e3", 8, "e5", 6]
+    found, missing = await service.get_events(refs, **KEY)
+    assert [item.event.id for item in found] == ["e6", "e2", "e4", "e1", "e3", "e5", "e6"]
+    assert [item.event for item in found[:-1]] == [session.events[at - 1] for at in (6, 2, 4, 1, 3, 5)]
+    assert missing == ["none", 8]
+
+
 async def test_forks(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY, state={"a": 0})
     for number in range(1, 4):

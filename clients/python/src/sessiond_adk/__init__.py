@@ -9,8 +9,8 @@ Layout, from the top down:
 * `service.py` implements ADK's `BaseSessionService`; `extensions.py` adds what that interface lacks.
 * `append.py` appends an event and updates the caller's session, one append at a time (`locks.py`).
 * `watch.py` follows a scope; `reading.py` reads sessions and state.
-* `events.py`, `sessions.py`, `operations.py`, `state.py` and `times.py` convert between ADK objects and messages;
-  `canonical.py` brings the bodies of other writers into the canonical form.
+* `events.py`, `stored.py`, `sessions.py`, `operations.py`, `state.py` and `times.py` convert between ADK objects and
+  messages; `canonical.py` brings the bodies of other writers into the canonical form.
 * `client.py` calls the server: `channel.py` keeps a channel per event loop, `retry.py` has deadlines and retries,
   `loop_thread.py` an event loop for callers without one. `credentials.py` reads TLS and token files, and `metadata.py`
   makes the metadata of a call.
@@ -31,10 +31,10 @@ from .errors import (
     SessiondUnavailableError,
     StateValueError,
 )
-from .extensions import StoredEvent
 from .operations import Delta, Increment, ListAppend, MergePatch, Operation, Remove, SetIfAbsent
 from .retry import RetryPolicy
 from .service import SessiondSessionService
+from .stored import StoredEvent
 from .watch import Appended, CaughtUp, Changed, Deleted, Snapshot, Watch, WatchItem
 
 __all__ = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from google.adk.events.event import Event
@@ -17,34 +16,15 @@ from google.adk.sessions.state import State
 from . import errors
 from ._proto import event_service_pb2, session_service_pb2, state_service_pb2, types_pb2
 from .append import Appender
-from .client import TEXT, Client, scope_of, session_key
-from .events import decode_event, rewind_of
+from .client import PAGE_SIZE, TEXT, Client, scope_of, session_key
 from .operations import Delta, Increment, ListAppend, MergePatch, Operation, Remove, SetIfAbsent, encode_delta
 from .reading import complete_state, read_possibly_created, read_session, read_state, read_stored_session
 from .sessions import decode_session, key_of, precondition_of
 from .state import SessionState, is_temp, split_object, values_of, with_prefix, without_prefix
+from .stored import StoredEvent, decode_ref, decode_stored, encode_ref
 from .text import require_sendable
 from .times import to_nanos, to_seconds
 from .watch import Start, Watch
-
-
-@dataclass(frozen=True)
-class StoredEvent:
-    """An event with its place in the log.
-
-    Attributes:
-      event: the ADK event.
-      sequence: its number in the session's log, from 1.
-      commit_time: time of the commit on the server's clock, in seconds since 1970.
-      rewound: hidden from `get_session`, by a rewind or as the marker of one.
-      rewind_to_sequence: on the marker of a rewind, the last event that stays visible.
-    """
-
-    event: Event
-    sequence: int
-    commit_time: float
-    rewound: bool
-    rewind_to_sequence: int | None = None
 
 
 class Extensions:
@@ -246,8 +226,36 @@ class Extensions:
             ),
         )
         async for stored in self._client.list_events(request):
-            commit_time = to_seconds(stored.commit_time.ToNanoseconds())
-            yield StoredEvent(decode_event(stored), stored.sequence, commit_time, stored.rewound, rewind_of(stored))
+            yield decode_stored(stored)
+
+    async def get_events(
+        self, refs: Sequence[str | int], *, app_name: str, user_id: str, session_id: str
+    ) -> tuple[list[StoredEvent], list[str | int]]:
+        """Reads events of a session by their ids (`str`) and sequences (`int`), also those that a rewind hid.
+
+        Returns the events in the order of `refs`, one that is named twice twice, and the refs that name no event.
+        Without refs it sends nothing.
+
+        Raises:
+          SessionNotFoundError: the session does not exist.
+          TypeError, ValueError: a ref is neither an id nor a sequence.
+        """
+        key = session_key(app_name, user_id, session_id)
+        encoded = [encode_ref(ref) for ref in refs]
+        found: list[StoredEvent] = []
+        missing: list[str | int] = []
+        for start in range(0, len(encoded), PAGE_SIZE):
+            request = event_service_pb2.BatchGetEventsRequest(
+                key=key, refs=encoded[start : start + PAGE_SIZE], json_form=TEXT
+            )
+            while True:
+                page = await self._client.call(lambda to: to.events.BatchGetEvents, request)
+                found += map(decode_stored, page.events)
+                missing += map(decode_ref, page.missing)
+                if not page.next_page_token:
+                    break
+                request.page_token = page.next_page_token
+        return found, missing
 
     # Each takes a session object or its ids. With the object, another session that was created under its id since then
     # is never written to.
