@@ -82,6 +82,8 @@ func extensionsExample(ctx context.Context, sessions *sessiond.Service, s sessio
 		}
 		fmt.Println(stored.Sequence, stored.Event.Author, stored.Rewound)
 	}
+	// In this order, rewound ones as well.
+	found, missing, err := sessions.GetEvents(ctx, key, sessiond.BySequence(7), sessiond.ByID("turn-3"))
 	err = sessions.Refresh(ctx, s) // also reads the events of others
 
 	// A session, a user or an application.
@@ -98,7 +100,7 @@ func extensionsExample(ctx context.Context, sessions *sessiond.Service, s sessio
 			return nil // everything that was stored before has come
 		}
 	}
-	_ = []any{total, seen, language, profile, state, past, fork, rewound, expiry}
+	_ = []any{total, seen, language, profile, state, past, fork, rewound, expiry, found, missing}
 	return err
 }
 

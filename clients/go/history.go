@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -99,6 +100,57 @@ func (s *Service) ListEvents(ctx context.Context, key Key, query EventsQuery) it
 			yield(StoredEvent{}, readError(err, key.SessionID))
 		}
 	}
+}
+
+// EventRef names an event of a session: [ByID] or [BySequence].
+type EventRef struct {
+	ID string
+	// Sequence names the event if ID is empty.
+	Sequence int64
+}
+
+// ByID names the event with an id.
+func ByID(id string) EventRef { return EventRef{ID: id} }
+
+// BySequence names the event with a number in the session's log, from 1.
+func BySequence(sequence int64) EventRef { return EventRef{Sequence: sequence} }
+
+func (r EventRef) encode() *pb.EventRef {
+	if r.ID != "" {
+		return &pb.EventRef{Ref: &pb.EventRef_EventId{EventId: r.ID}}
+	}
+	return &pb.EventRef{Ref: &pb.EventRef_Sequence{Sequence: r.Sequence}}
+}
+
+// GetEvents reads events of a session, also those that a rewind hid. It returns them in the order of refs, one that is named
+// twice twice, and the refs that name no event. Without refs it sends nothing. [ErrNotFound] if the session does not exist.
+func (s *Service) GetEvents(
+	ctx context.Context, key Key, refs ...EventRef,
+) (found []StoredEvent, missing []EventRef, err error) {
+	target, err := key.encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	for named := range slices.Chunk(refs, pageSize) {
+		request := &pb.BatchGetEventsRequest{Key: target, JsonForm: asText}
+		for _, ref := range named {
+			request.Refs = append(request.Refs, ref.encode())
+		}
+		for more := true; more; more = request.PageToken != "" {
+			page, err := call(ctx, s.client, s.client.events.BatchGetEvents, request)
+			if err != nil {
+				return nil, nil, readError(err, key.SessionID)
+			}
+			for _, event := range page.Events {
+				found = append(found, s.storedEvent(event))
+			}
+			for _, ref := range page.Missing {
+				missing = append(missing, EventRef{ID: ref.GetEventId(), Sequence: ref.GetSequence()})
+			}
+			request.PageToken = page.NextPageToken
+		}
+	}
+	return found, missing, nil
 }
 
 // ForkRequest says what [Service.Fork] copies.

@@ -155,6 +155,10 @@ func TestInvalidIDsAndKeysAreRefused(t *testing.T) {
 			_, err := service.Fork(ctx, sessiond.ForkRequest{Source: sessiond.KeyOf(s), SessionID: bad})
 			return err
 		},
+		"id of GetEvents": func(ctx context.Context, bad string) error {
+			_, _, err := service.GetEvents(ctx, sessiond.KeyOf(s), sessiond.ByID(bad))
+			return err
+		},
 		"list of an app": func(ctx context.Context, bad string) error {
 			_, err := service.List(ctx, &session.ListRequest{AppName: bad})
 			return err
@@ -198,6 +202,10 @@ func TestInvalidIDsAndKeysAreRefused(t *testing.T) {
 				last = err
 			}
 			return last
+		},
+		"GetEvents": func(ctx context.Context, appName, userID, id string) error {
+			_, _, err := service.GetEvents(ctx, sessiond.Key{AppName: appName, UserID: userID, SessionID: id}, sessiond.ByID(id))
+			return err
 		},
 		"Fork": func(ctx context.Context, appName, userID, id string) error {
 			key := sessiond.Key{AppName: appName, UserID: userID, SessionID: id}
