@@ -9,6 +9,7 @@ import {
 import {randomUUID} from 'node:crypto';
 import {
   jsonForm,
+  PAGE_SIZE,
   scopeOf,
   sessionKey,
   type Client,
@@ -16,7 +17,11 @@ import {
   type SessionAddress,
 } from './client.js';
 import {SessiondAlreadyExistsError, sessionNotFound} from './errors.js';
-import {ListEventsRequestSchema} from './gen/sessiond/v1/event_service_pb.js';
+import {
+  BatchGetEventsRequestSchema,
+  EventService,
+  ListEventsRequestSchema,
+} from './gen/sessiond/v1/event_service_pb.js';
 import {
   ForkSessionRequestSchema,
   RewindSessionRequestSchema,
@@ -27,7 +32,12 @@ import {readPossiblyCreated, readSession} from './reading.js';
 import {decodeSession} from './sessions.js';
 import {readStateOf} from './state.js';
 import {present, withState} from './state_pages.js';
-import {decodeStored, type StoredEvent} from './stored.js';
+import {
+  decodeRef,
+  decodeStored,
+  encodeRef,
+  type StoredEvent,
+} from './stored.js';
 import {
   addressOf,
   refuseOtherLife,
@@ -83,6 +93,39 @@ export abstract class History extends BaseSessionService {
     for await (const stored of this.client.listEvents(message)) {
       yield decodeStored(stored);
     }
+  }
+
+  /**
+   * Reads events of a session by their ids (`string`) and sequences (`number`),
+   * also those that a rewind hid. Returns them in the order of `refs`, one that
+   * is named twice twice, and the refs that name no event. Without refs it sends
+   * nothing.
+   *
+   * @throws SessiondNotFoundError: the session does not exist.
+   * @throws RangeError: a sequence is no integer.
+   */
+  async getEvents(
+    request: SessionAddress & {readonly refs: readonly (string | number)[]},
+  ): Promise<{found: StoredEvent[]; missing: (string | number)[]}> {
+    const key = sessionKey(request);
+    const refs = request.refs.map(encodeRef);
+    const found: StoredEvent[] = [];
+    const missing: (string | number)[] = [];
+    for (let at = 0; at < refs.length; at += PAGE_SIZE) {
+      const message = create(BatchGetEventsRequestSchema, {
+        key,
+        refs: refs.slice(at, at + PAGE_SIZE),
+        jsonForm,
+      });
+      do {
+        const {batchGetEvents} = EventService.method;
+        const page = await this.client.call(batchGetEvents, message);
+        found.push(...page.events.map(decodeStored));
+        missing.push(...page.missing.map(decodeRef));
+        message.pageToken = page.nextPageToken;
+      } while (message.pageToken);
+    }
+    return {found, missing};
   }
 
   /**

@@ -1,7 +1,12 @@
-/** Events with their places in the log. */
+/** Events with their places in the log, and their names. */
 
+import {create} from '@bufbuild/protobuf';
 import type {Event} from '@google/adk';
 import {decodeEvent} from './events.js';
+import {
+  EventRefSchema,
+  type EventRef,
+} from './gen/sessiond/v1/event_service_pb.js';
 import type {Event as WireEvent} from './gen/sessiond/v1/types_pb.js';
 import {millisOf} from './times.js';
 
@@ -27,4 +32,22 @@ export function decodeStored(stored: WireEvent): StoredEvent {
     rewound: stored.rewound,
     rewindToSequence: rewind === undefined ? undefined : Number(rewind),
   };
+}
+
+/**
+ * The message of an event's id or sequence.
+ *
+ * @throws RangeError: a sequence is no integer.
+ */
+export function encodeRef(ref: string | number): EventRef {
+  return create(EventRefSchema, {
+    ref:
+      typeof ref === 'string'
+        ? {case: 'eventId', value: ref}
+        : {case: 'sequence', value: BigInt(ref)},
+  });
+}
+
+export function decodeRef({ref}: EventRef): string | number {
+  return ref.case === 'eventId' ? ref.value : Number(ref.value);
 }

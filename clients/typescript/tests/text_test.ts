@@ -288,6 +288,16 @@ onEachStore('half of a surrogate pair', target => {
       (service, {appName, userId}) =>
         service.listEvents({appName, userId, sessionId: bad}).next(),
     ],
+    getEvents: [
+      'key.sessionId',
+      (service, {appName, userId}) =>
+        service.getEvents({appName, userId, sessionId: bad, refs: [1]}),
+    ],
+    'getEvents, a ref': [
+      'refs.0.ref.value',
+      (service, {appName, userId, id}) =>
+        service.getEvents({appName, userId, sessionId: id, refs: [bad]}),
+    ],
     watch: [
       'scope.userId',
       (service, {appName}) => service.watch({appName, userId: bad}).next(),
