@@ -18,6 +18,7 @@ import io.reactivex.rxjava3.core.Maybe;
 import io.reactivex.rxjava3.core.Single;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.List;
 import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
@@ -54,6 +55,28 @@ abstract class HistoryExtensions {
                     .setIncludeRewound(includeRewound))
             .build();
     return reader().events(request).map(events()::stored);
+  }
+
+  /**
+   * Reads events by their ids and sequences, also those that a rewind hid. Without refs it sends
+   * nothing. Fails with {@link SessiondNotFoundException} if the session does not exist, and with
+   * an {@link IllegalArgumentException} if an id is empty or has half a surrogate pair.
+   */
+  public Single<FoundEvents> getEvents(SessionKey key, List<EventRef> refs) {
+    return reader()
+        .events(Messages.key(key), refs)
+        .toList()
+        .map(
+            pages ->
+                new FoundEvents(
+                    pages.stream()
+                        .flatMap(page -> page.getEventsList().stream())
+                        .map(events()::stored)
+                        .toList(),
+                    pages.stream()
+                        .flatMap(page -> page.getMissingList().stream())
+                        .map(Messages::ref)
+                        .toList()));
   }
 
   // Changes. With a session object, they fail with SessiondStaleException if its session was

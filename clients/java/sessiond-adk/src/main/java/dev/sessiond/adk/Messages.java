@@ -52,6 +52,27 @@ final class Messages {
     return key(session.appName(), session.userId(), session.id());
   }
 
+  /**
+   * The name of an event.
+   *
+   * @throws IllegalArgumentException the id is empty or has half a surrogate pair
+   */
+  static dev.sessiond.v1.EventRef ref(EventRef ref) {
+    dev.sessiond.v1.EventRef.Builder named = dev.sessiond.v1.EventRef.newBuilder();
+    if (ref instanceof EventRef.Id byId) {
+      named.setEventId(requireId("eventId", byId.id()));
+    } else if (ref instanceof EventRef.Sequence bySequence) {
+      named.setSequence(bySequence.sequence());
+    }
+    return named.build();
+  }
+
+  static EventRef ref(dev.sessiond.v1.EventRef ref) {
+    return ref.hasEventId()
+        ? new EventRef.Id(ref.getEventId())
+        : new EventRef.Sequence(ref.getSequence());
+  }
+
   /** The condition that a write meets the life that {@code uid} names; empty if it is unknown. */
   static Optional<Precondition> life(String uid) {
     return uid.isEmpty()

@@ -4,6 +4,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.google.adk.events.Event;
 import com.google.adk.sessions.GetSessionConfig;
 import com.google.adk.sessions.Session;
+import dev.sessiond.v1.BatchGetEventsRequest;
+import dev.sessiond.v1.BatchGetEventsResponse;
 import dev.sessiond.v1.EventSelection;
 import dev.sessiond.v1.EventServiceGrpc;
 import dev.sessiond.v1.GetSessionRequest;
@@ -218,6 +220,29 @@ final class Reader {
                     ? null
                     : asked.toBuilder().setPageToken(answer.getNextPageToken()).build())
         .concatMapIterable(ListEventsResponse::getEventsList);
+  }
+
+  /** Events by their ids and sequences, a page at a time. */
+  Flowable<BatchGetEventsResponse> events(SessionKey key, List<EventRef> refs) {
+    return Flowable.fromIterable(refs)
+        .map(Messages::ref)
+        .buffer(PAGE_SIZE)
+        .map(
+            named ->
+                BatchGetEventsRequest.newBuilder()
+                    .setKey(key)
+                    .addAllRefs(named)
+                    .setJsonForm(JsonForm.JSON_FORM_TEXT)
+                    .build())
+        .concatMap(
+            first ->
+                Pages.of(
+                    first,
+                    asked -> calls.call(EventServiceGrpc.getBatchGetEventsMethod(), asked),
+                    (asked, page) ->
+                        page.getNextPageToken().isEmpty()
+                            ? null
+                            : asked.toBuilder().setPageToken(page.getNextPageToken()).build()));
   }
 
   /** The merged state of a scope with prefixed keys. */

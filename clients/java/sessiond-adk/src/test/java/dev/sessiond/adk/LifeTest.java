@@ -202,6 +202,10 @@ final class LifeTest extends ServerTest {
             () -> service.deleteSession(APP, USER, half).blockingAwait(),
             () -> service.deleteSession(unnamed).blockingAwait(),
             () -> service.listEvents(APP, USER, half).blockingGet(),
+            () ->
+                service
+                    .getEvents(session.sessionKey(), List.of(new EventRef.Id(half)))
+                    .blockingGet(),
             () -> service.appendEvent(unnamed, message("x")).blockingGet(),
             () -> service.appendEvent(session, noId).blockingGet(),
             () ->
