@@ -5,9 +5,10 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic_health::pb::HealthCheckRequest;
 
 use crate::proto::v1::{
-    AppendEventRequest, CreateSessionRequest, DeleteSessionRequest, EndInvocationRequest,
-    ForkSessionRequest, GetSessionRequest, GetStateRequest, ListEventsRequest, ListSessionsRequest,
-    RewindSessionRequest, UpdateSessionRequest, UpdateStateRequest, WatchRequest,
+    AppendEventRequest, BatchGetEventsRequest, CreateSessionRequest, DeleteSessionRequest,
+    EndInvocationRequest, ForkSessionRequest, GetSessionRequest, GetStateRequest,
+    ListEventsRequest, ListSessionsRequest, RewindSessionRequest, UpdateSessionRequest,
+    UpdateStateRequest, WatchRequest,
 };
 
 /// The hint of a call that concerns an owner.
@@ -34,6 +35,7 @@ macro_rules! owned {
 
 owned!(key: AppendEventRequest, DeleteSessionRequest, EndInvocationRequest, ForkSessionRequest);
 owned!(key: GetSessionRequest, ListEventsRequest, RewindSessionRequest, UpdateSessionRequest);
+owned!(key: BatchGetEventsRequest);
 owned!(scope: GetStateRequest, UpdateStateRequest, WatchRequest);
 
 impl Owned for CreateSessionRequest {

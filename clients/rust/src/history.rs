@@ -1,16 +1,21 @@
-//! The log of a session, page by page.
+//! The log of a session, page by page, and its events by their ids and sequences.
 
 use std::vec;
 
 use adk_core::{Event, Result, identity::AdkIdentity};
 use chrono::{DateTime, Utc};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
+use tonic::Request;
 
 use crate::{
     address::key,
     call::Caller,
+    error::unexpected,
     event::from_wire,
-    proto::v1::{self, EventSelection, JsonForm, ListEventsRequest},
+    proto::v1::{
+        self, BatchGetEventsRequest, EventSelection, JsonForm, ListEventsRequest, event_ref::Ref,
+        event_service_client::EventServiceClient,
+    },
     read::{LARGEST_PAGE, list_events},
     service::SessiondSessionService,
     time::from_timestamp,
@@ -41,6 +46,36 @@ impl StoredEvent {
             rewind_to_sequence: wire.rewind_to_sequence,
             event: from_wire(wire)?,
         })
+    }
+}
+
+/// Refs that one request may have.
+const MOST_REFS: usize = 1000;
+
+/// Names an event of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum EventRef {
+    /// The event with this id.
+    Id(String),
+    /// The event with this sequence, from 1.
+    Sequence(i64),
+}
+
+impl EventRef {
+    fn to_wire(&self) -> v1::EventRef {
+        let named = match self {
+            Self::Id(id) => Ref::EventId(id.clone()),
+            Self::Sequence(sequence) => Ref::Sequence(*sequence),
+        };
+        v1::EventRef { r#ref: Some(named) }
+    }
+
+    fn from_wire(wire: v1::EventRef) -> Result<Self> {
+        match wire.r#ref {
+            Some(Ref::EventId(id)) => Ok(Self::Id(id)),
+            Some(Ref::Sequence(sequence)) => Ok(Self::Sequence(sequence)),
+            None => Err(unexpected("sessiond sent a ref without a name")),
+        }
     }
 }
 
@@ -77,6 +112,46 @@ impl SessiondSessionService {
             Ok(event.map(|event| (event, log)))
         })
         .boxed()
+    }
+
+    /// The events of a session that `refs` name, also those that rewinds have hidden: in the order of `refs`, one that is named
+    /// twice twice. Beside them the refs that name no event. Without refs it sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// `session.not_found`; an empty id is invalid.
+    pub async fn get_events(
+        &self,
+        identity: &AdkIdentity,
+        refs: &[EventRef],
+    ) -> Result<(Vec<StoredEvent>, Vec<EventRef>)> {
+        let key = key(identity)?;
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for named in refs.chunks(MOST_REFS) {
+            let mut request = BatchGetEventsRequest {
+                key: Some(key.clone()),
+                refs: named.iter().map(EventRef::to_wire).collect(),
+                page_token: String::new(),
+                json_form: JsonForm::Text.into(),
+            };
+            loop {
+                let call = |channel, request: Request<_>| async move {
+                    EventServiceClient::new(channel).batch_get_events(request).await
+                };
+                let page = self.caller.call(&request, call).await?;
+                for event in page.events {
+                    found.push(StoredEvent::new(event)?);
+                }
+                for wire in page.missing {
+                    missing.push(EventRef::from_wire(wire)?);
+                }
+                if page.next_page_token.is_empty() {
+                    break;
+                }
+                request.page_token = page.next_page_token;
+            }
+        }
+        Ok((found, missing))
     }
 }
 

@@ -43,8 +43,9 @@
 //!   [`state`](SessiondSessionService::state) without a session, past states
 //!   ([`get_as_of`](SessiondSessionService::get_as_of)), rewinds
 //!   ([`rewind_to`](SessiondSessionService::rewind_to)), the log
-//!   ([`list_events`](SessiondSessionService::list_events)), [`fork`](SessiondSessionService::fork)s, sessions that
-//!   [`expire`](SessiondSessionService::expire), and [`watch`](SessiondSessionService::watch)es.
+//!   ([`list_events`](SessiondSessionService::list_events), [`get_events`](SessiondSessionService::get_events)),
+//!   [`fork`](SessiondSessionService::fork)s, sessions that [`expire`](SessiondSessionService::expire), and
+//!   [`watch`](SessiondSessionService::watch)es.
 //! * `tracked`: [`TrackedSession`], from which an append is refused if others have changed a key that it overwrites.
 //! * `address`, `delta`, `json`, `time`: values on their way to the wire and back.
 //! * [`proto`]: the generated wire contract, for everything else.
@@ -99,7 +100,7 @@ pub use address::{Point, Scope, SessionRef};
 pub use connect::Builder;
 pub use delta::Delta;
 pub use event::FOREIGN_BODY;
-pub use history::StoredEvent;
+pub use history::{EventRef, StoredEvent};
 pub use policy::Retry;
 pub use service::SessiondSessionService;
 pub use tracked::TrackedSession;

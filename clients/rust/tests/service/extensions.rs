@@ -326,6 +326,7 @@ async fn unchecked_ids_are_checked(f: Fixture) {
         invalid(refused(s.delete_for_identity(&bad).await));
         invalid(refused(s.append_with(&bad, named("e1"), Delta::new()).await));
         invalid(refused(s.get_as_of(&bad, Point::Event("e1")).await));
+        invalid(refused(s.get_events(&bad, &[]).await));
         invalid(refused(s.get_within(&bad, "turn-1").await));
         invalid(refused(s.end_invocation(&bad, "turn-1").await));
         invalid(refused(s.fork(&bad, None, None).await));

@@ -7,6 +7,7 @@ mod errors;
 mod extensions;
 mod fidelity;
 mod foreign;
+mod get_events;
 mod harness;
 mod late_answers;
 mod lists;
