@@ -104,8 +104,8 @@ func (s *Service) ListEvents(ctx context.Context, key Key, query EventsQuery) it
 
 // EventRef names an event of a session: [ByID] or [BySequence].
 type EventRef struct {
-	ID string
-	// Sequence names the event if ID is empty.
+	// ID names the event if Sequence is 0.
+	ID       string
 	Sequence int64
 }
 
@@ -116,10 +116,10 @@ func ByID(id string) EventRef { return EventRef{ID: id} }
 func BySequence(sequence int64) EventRef { return EventRef{Sequence: sequence} }
 
 func (r EventRef) encode() *pb.EventRef {
-	if r.ID != "" {
-		return &pb.EventRef{Ref: &pb.EventRef_EventId{EventId: r.ID}}
+	if r.Sequence != 0 {
+		return &pb.EventRef{Ref: &pb.EventRef_Sequence{Sequence: r.Sequence}}
 	}
-	return &pb.EventRef{Ref: &pb.EventRef_Sequence{Sequence: r.Sequence}}
+	return &pb.EventRef{Ref: &pb.EventRef_EventId{EventId: r.ID}}
 }
 
 // GetEvents reads events of a session, also those that a rewind hid. It returns them in the order of refs, one that is named
