@@ -206,6 +206,9 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
     }
 }
 
+/// Missing events that an error names.
+const NAMED: usize = 20;
+
 async fn get(
     server: &Server,
     key: SessionKey,
@@ -233,10 +236,14 @@ async fn get(
         Ref::EventId(id) => Some(format!("event id {id}")),
         Ref::Sequence(sequence) => Some(format!("sequence {sequence}")),
     });
-    match names.collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => Ok(()),
-        names => Err(Failure::Failed(format!("the session has no event with {names}"))),
+    let mut names: Vec<String> = names.collect();
+    if names.is_empty() {
+        return Ok(());
     }
+    let others = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let others = if others > 0 { format!(", and {others} others") } else { String::new() };
+    Err(Failure::Failed(format!("the session has no event with {}{others}", names.join(", "))))
 }
 
 fn append_request(mut args: AppendArgs) -> Result<AppendEventRequest, Failure> {

@@ -5,8 +5,8 @@ use std::mem::take;
 use super::{Engine, List, bad_page_token, place, prelude::*};
 use crate::store::{AppendedEvent, EventsQuery, EventsView};
 
-/// What the requests of one batch share.
-const SAME_REFS: &str = "with the same refs";
+/// The requests of one batch share this.
+const SAME_REFS: &str = "with the same refs, of the same session";
 
 /// The keys that appending these drops: `temp:` keys, which only an invocation can hold.
 pub fn dropped_keys(append: &Append) -> impl Iterator<Item = &StateKey> {

@@ -1,4 +1,4 @@
-//! Where watches begin, and the scopes that they see.
+//! The positions at which watches begin, and the scopes that they see.
 
 use super::prelude::*;
 use crate::store::Bases;

@@ -18,7 +18,7 @@ const LARGE: usize = 4096;
 /// One at a time, so that the processor is left to others as well.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// What a response is made of.
+/// The parts of a response.
 pub trait Answer {
     /// The entries of its states.
     fn entries(&self) -> usize;

@@ -68,9 +68,16 @@ pub async fn events_are_read_by_ids_and_sequences_in_any_order(fixture: &mut Fix
     assert_eq!(expected.iter().flatten().filter(|event| event.rewound).count(), 2 * 51);
     let (found, pages) = read(fixture, &refs, usize::MAX).await;
     assert_eq!((found == expected, pages), (true, 1));
+    let bytes: usize = expected.iter().flatten().map(Event::bytes).sum();
     for max_bytes in [1, 700, 20_000] {
         let (found, pages) = read(fixture, &refs, max_bytes).await;
         assert!(found == expected && pages > 1, "pages of {max_bytes} bytes");
+        // What is read in vain at the end of a page costs less than another one.
+        let most = 2 * (bytes / max_bytes) as u64 + 2;
+        assert!(
+            max_bytes < 20_000 || pages <= most,
+            "{pages} pages of {max_bytes} bytes, not {most}"
+        );
     }
 }
 

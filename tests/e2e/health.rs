@@ -111,7 +111,7 @@ async fn both_versions_of_reflection_describe_the_contract(service: &Service) {
         assert!(names.contains(&own), "{names:?}");
     }
     let methods = [
-        ("sessiond.v1.EventService", 4),
+        ("sessiond.v1.EventService", 5),
         ("sessiond.v1.SessionService", 7),
         ("sessiond.v1.StateService", 5),
         ("sessiond.v1.WatchService", 1),

@@ -54,7 +54,7 @@ impl Contract {
                 }));
             }
         }
-        assert_eq!(contract.methods.len(), 19);
+        assert_eq!(contract.methods.len(), 20);
         contract
     }
 

@@ -6,8 +6,12 @@
 //! A replica that has just started has no marks.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use super::{connect::clock::DatabaseClock, prelude::*, row::number};
@@ -29,6 +33,8 @@ const MARKS: usize = 1024;
 pub(super) struct Fence {
     marks: Mutex<HashMap<WriterId, Mark>>,
     clock: Arc<DatabaseClock>,
+    /// The last look found that marks are lacking: none is forgotten, however long that lasts.
+    is_behind: AtomicBool,
 }
 
 struct Mark {
@@ -37,14 +43,17 @@ struct Mark {
     at: Time,
 }
 
-/// Counts the marks that a database lacks.
+/// Marks that a transaction looks at. A database lacks the newest commits if it lacks any.
+const NEWEST: usize = 8;
+
+/// Counts the marks that a database lacks, and tells whether it is a standby, to which a pooler may lead.
 const LOOK: &str = "
-SELECT count(*) FROM unnest($1, $2) AS m (id, commits) LEFT JOIN writer w ON w.id = m.id
+SELECT count(*), coalesce(current_setting('in_hot_standby', true), '') FROM unnest($1, $2) AS m (id, commits) LEFT JOIN writer w ON w.id = m.id
 WHERE (w.commits >= m.commits) IS NOT TRUE";
 
 impl Fence {
     pub(super) fn new(clock: Arc<DatabaseClock>) -> Self {
-        Self { marks: Mutex::default(), clock }
+        Self { marks: Mutex::default(), clock, is_behind: AtomicBool::new(false) }
     }
 
     fn marks(&self) -> MutexGuard<'_, HashMap<WriterId, Mark>> {
@@ -84,23 +93,45 @@ impl Fence {
     /// The statement that looks whether a database has every commit that is known. [`Self::judge`] takes its answer.
     pub(super) fn look(&self) -> Columns<'static> {
         let (mut marks, now) = (self.marks(), self.clock.now().secs());
-        marks.retain(|_, mark| now.saturating_sub(mark.at.secs()) < REMEMBERED_SECS);
+        if !self.is_behind.load(Relaxed) {
+            marks.retain(|_, mark| now.saturating_sub(mark.at.secs()) < REMEMBERED_SECS);
+        }
+        Self::look_at(marks.iter())
+    }
+
+    /// As [`Self::look`], at the newest marks: for each transaction.
+    pub(super) fn look_at_newest(&self) -> Columns<'static> {
+        let marks = self.marks();
+        let mut newest: Vec<_> = marks.iter().collect();
+        newest.sort_unstable_by_key(|(_, mark)| Reverse(mark.at));
+        Self::look_at(newest.into_iter().take(NEWEST))
+    }
+
+    fn look_at<'m>(marks: impl Iterator<Item = (&'m WriterId, &'m Mark)>) -> Columns<'static> {
         let (ids, commits): (Vec<_>, Vec<_>) =
-            marks.iter().map(|(id, mark)| (id.to_vec(), mark.commits)).unzip();
+            marks.map(|(id, mark)| (id.to_vec(), mark.commits)).unzip();
         Columns::new(LOOK).value(Type::BYTEA_ARRAY, ids).signed(commits)
     }
 
-    /// Errors: [`Fault::Behind`].
-    pub(super) fn judge(answer: &[Row]) -> Result<()> {
-        match answer.first().map_or(Ok(0), |row| number(row, 0))? {
-            0 => Ok(()),
-            writers => Err(Fault::Behind { writers }),
+    /// A connection to a database that cannot be used is lost. Errors: [`Fault::Behind`], [`Error::StoreUnavailable`].
+    pub(super) fn judge(&self, connection: &Connection, answer: &[Row]) -> Result<()> {
+        let Some(row) = answer.first() else { return Ok(()) };
+        let (lacking, standby): (u64, &str) = (number(row, 0)?, row.try_get(1)?);
+        self.is_behind.store(lacking > 0, Relaxed);
+        if (lacking, standby) == (0, "on") {
+            connection.lose();
+            return Err(Error::StoreUnavailable(Cause::new("the database is a standby")).into());
         }
+        if lacking > 0 {
+            connection.lose();
+            return Err(Fault::Behind { writers: lacking });
+        }
+        Ok(())
     }
 
     /// Looks whether a database has every commit that is known. Errors: as [`Self::judge`].
     pub(super) async fn check(&self, connection: &Connection) -> Result<()> {
-        Self::judge(&self.look().all(connection).await?)
+        self.judge(connection, &self.look().all(connection).await?)
     }
 }
 
@@ -168,5 +199,13 @@ mod tests {
         clock.set(REMEMBERED_SECS + 1);
         fence.look();
         assert!(fence.marks().keys().eq([&id(1)]));
+        fence.is_behind.store(true, Relaxed);
+        clock.set(9 * REMEMBERED_SECS);
+        fence.look();
+        assert_eq!(
+            fence.marks().len(),
+            1,
+            "a database that went back is not used after a day either"
+        );
     }
 }

@@ -82,7 +82,7 @@ impl Shared {
     /// The fence's look for a transaction that has begun, before it writes: behind a pooler, which may lead to another server each time.
     pub(super) fn look_in_transaction(&self) -> Columns<'static> {
         match self.options.settings.unnamed_statements {
-            true => self.fence.look(),
+            true => self.fence.look_at_newest(),
             false => Columns::nothing(),
         }
     }

@@ -255,8 +255,11 @@ impl Backend for Writer {
             self.meta = meta;
             self.tables.run("UPDATE meta SET next_id = ?1, version_floor = ?2", meta)?;
         }
-        self.commits += 1;
-        self.abort_at(CrashPoint::BeforeCommit);
+        let is_counted = changes.is_watched();
+        self.commits += u64::from(is_counted);
+        if is_counted {
+            self.abort_at(CrashPoint::BeforeCommit);
+        }
         let flush_began = spans::now();
         let flushed = self.tables.prepare("COMMIT").and_then(|mut it| it.execute(()));
         self.flush.observe(flush_began.elapsed().as_secs_f64());
@@ -269,7 +272,9 @@ impl Backend for Writer {
                 if self.broken { Error::OutcomeUnknown(Cause::new(error)) } else { driver(error) };
             return Err(error.into());
         }
-        self.abort_at(CrashPoint::AfterCommitBeforeAck);
+        if is_counted {
+            self.abort_at(CrashPoint::AfterCommitBeforeAck);
+        }
         // What went into a file that is no longer there is not acknowledged.
         self.disk.file.check().map_err(|error| Error::OutcomeUnknown(Cause::new(error)))?;
         Ok(Some(flush_began))

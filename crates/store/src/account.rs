@@ -239,7 +239,7 @@ impl ConnectionAccount {
         self.sums(0)
     }
 
-    /// What would be held with some more bytes.
+    /// The bytes that would be held with some more bytes.
     fn sums(&self, bytes: usize) -> Sums {
         let unknown = match self.is_known.load(Relaxed) {
             true => 0,

@@ -6,7 +6,7 @@ use std::{num::NonZeroU64, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
     pub point: CrashPoint,
-    /// At the n-th commit since opening, from 1. Making the file does not count.
+    /// At the n-th commit since opening, from 1. Making the file does not count, nor does what only the sweep sees.
     pub at_commit: u64,
 }
 

@@ -150,7 +150,7 @@ async fn an_answer_is_charged_as_what_it_is_once_it_is_encoded() {
 }
 
 #[tokio::test]
-async fn a_call_without_room_is_refused_whatever_it_asks_for() {
+async fn a_call_beyond_the_account_is_refused_whatever_it_asks_for() {
     let (mut dispatch, _phase) = answering();
     let full = dispatch.connection.account.call().unwrap();
     full.note(100 << 20);

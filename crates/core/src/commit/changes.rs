@@ -86,6 +86,11 @@ impl ChangeSet {
         *self == Self::default()
     }
 
+    /// Whether anything changes that is watched. The sweep writes what is not.
+    pub fn is_watched(&self) -> bool {
+        self.watched().next().is_some()
+    }
+
     /// Every scope that changes, as watchers name it.
     pub fn watched(&self) -> impl Iterator<Item = Scope> {
         let sessions = self.sessions.values().map(|row| &row.info).chain(&self.removed);

@@ -5,6 +5,10 @@ use std::collections::HashMap;
 use super::{Budget, EventsQuery, EventsView, Node, PIECE_ROWS, Read, Rows, log, session::live};
 use crate::domain::prelude::*;
 
+/// Events that are read at once. They are read in the order of the log and answered in that of the refs, so that as many may be read in
+/// vain at the end of a page.
+const AT_ONCE: usize = 16;
+
 impl Read for EventsQuery {
     type Answer = EventsView;
 
@@ -14,20 +18,23 @@ impl Read for EventsQuery {
         let (mut found, mut budget) = (Vec::new(), Budget::new(usize::MAX, self.max_bytes));
         'page: for piece in self.refs.chunks(PIECE_ROWS) {
             let sequences = sequences(rows, &node, &info, piece).await?;
-            let mut events = events(rows, &node, &sequences, budget.left().1).await?;
-            for sequence in sequences {
-                let Some(sequence) = sequence else {
-                    found.push(None);
-                    continue;
-                };
-                if found.is_empty() && !events.contains_key(&sequence) {
+            for at_once in sequences.chunks(AT_ONCE) {
+                let mut events = events(rows, &node, at_once, budget.left().1).await?;
+                if let (true, Some(&Some(first))) = (found.is_empty(), at_once.first())
+                    && !events.contains_key(&first)
+                {
                     // Others took the bytes, or are damaged. The first one is read in any case.
-                    let alone = log::events(rows, &node, &[sequence], self.max_bytes).await?;
+                    let alone = log::events(rows, &node, &[first], self.max_bytes).await?;
                     events.extend(alone.into_iter().map(|event| (event.sequence, event)));
                 }
-                match events.get(&sequence) {
-                    Some(event) if budget.take(event.bytes()) => found.push(Some(event.clone())),
-                    _ => break 'page,
+                for sequence in at_once {
+                    match sequence.map(|sequence| events.get(&sequence)) {
+                        None => found.push(None),
+                        Some(Some(event)) if budget.take(event.bytes()) => {
+                            found.push(Some(event.clone()));
+                        }
+                        Some(_) => break 'page,
+                    }
                 }
             }
         }

@@ -43,7 +43,7 @@ pub struct EventsQuery {
     pub max_bytes: usize,
 }
 
-/// What the first refs name, or all of them.
+/// The events that the first refs name, or all of them.
 #[derive(Clone, Debug)]
 pub struct EventsView {
     pub incarnation: Incarnation,

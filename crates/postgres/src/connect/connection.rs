@@ -105,6 +105,11 @@ impl Connection {
         self.lost.load(Ordering::Relaxed) || self.client.is_closed()
     }
 
+    /// It leads to a database that cannot be used.
+    pub(in super::super) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
     /// The failure of a transaction by an error of the read kernel, which knows the domain's errors only.
     pub(in super::super) fn failure(&self, error: Error) -> Failure {
         match self.again.load(Ordering::Relaxed) {

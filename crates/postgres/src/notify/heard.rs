@@ -16,7 +16,7 @@ use sessiond_store::instant;
 /// Time without a sign of a replica after which its notifications may be lost: three heartbeats.
 const MISSED: Duration = Duration::from_secs(15);
 
-/// Time without a sign after which a replica has died. What it did not tell was looked for meanwhile.
+/// Time without a sign after which a replica has died. Its changes were looked for meanwhile.
 const ENDED: Duration = Duration::from_secs(60);
 
 /// Time between two looks while notifications arrive, for what no heartbeat shows.

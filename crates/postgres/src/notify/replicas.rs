@@ -43,8 +43,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Time between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Time without a notification after which the connection has to show that it is there: more than between two heartbeats. The look at
-/// versions wakes watchers meanwhile.
+/// Time without a notification after which the connection has to show that it is there: more than between two heartbeats. From then on
+/// the look at versions wakes watchers.
 const QUIET: Duration = Duration::from_secs(7);
 
 /// Scopes of one statement of such a look: a few milliseconds of the database.
@@ -55,7 +55,7 @@ fn channel(id: StoreId) -> String {
     format!("sessiond_{:032x}", u128::from_be_bytes(id.0))
 }
 
-/// What a replica tells the others.
+/// The news of a replica for the others.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     /// Scopes that changed.
@@ -97,8 +97,9 @@ impl News {
             Some(b'd') => Self::Changed(numbers.into_iter().map(Digest).collect()),
             Some(b'g') => Self::Gap,
             Some(b'e') => Self::End,
+            Some(b'm') => Self::Marks(numbers.as_chunks().0.iter().map(from_numbers).collect()),
             // Of what a later version tells, that it is there.
-            _ => Self::Marks(numbers.as_chunks().0.iter().map(from_numbers).collect()),
+            _ => Self::Marks(Vec::new()),
         };
         Some((u64::from_str_radix(replica, 16).ok()?, news))
     }
@@ -185,6 +186,7 @@ pub(in super::super) async fn listen(shared: Arc<Shared>, id: StoreId) {
         if let Err(error) = listen_once(&shared, id).await {
             debug!(%error, "listening to other replicas failed");
         }
+        shared.heard.ended(shared.replica);
         shared.options.metrics.postgres().listener_reconnects.inc();
         sleep(AGAIN).await;
     }
@@ -220,6 +222,8 @@ async fn listen_once(shared: &Shared, id: StoreId) -> Result<()> {
                 News::End => shared.heard.ended(replica),
             }
         }
+        // Until its own heartbeat arrives again, nothing shows that those of others would.
+        shared.heard.ended(shared.replica);
     }
 }
 
@@ -346,8 +350,8 @@ mod tests {
         assert!(texts.len() == 1 && texts[0].len() < 8000);
         assert_eq!(News::read(&texts[0]), Some((7, sent)));
         assert_eq!(News::read("nonsense"), None);
-        for text in ["00000000000000ffé", "00000000000000ff", "00000000000000ffx0000000000000001"]
-        {
+        let unknown = format!("00000000000000ffx{}", "0000000000000001".repeat(3));
+        for text in ["00000000000000ffé", "00000000000000ff", &unknown] {
             assert_eq!(News::read(text), Some((255, News::Marks(vec![]))));
         }
     }

@@ -24,7 +24,6 @@ use tracing::error;
 use super::{
     super::{
         connect::clock::{DATABASE_TIME, database_time},
-        fence::Fence,
         prelude::*,
         shared::Shared,
     },
@@ -178,7 +177,8 @@ impl Pool {
         let reader = Reader::new(connection, &*self.shared.clock);
         let begin = async {
             let (begin, look) = (connection.begin_snapshot(), self.shared.look_in_transaction());
-            let looked = async { Fence::judge(&look.all(connection).await?) };
+            let looked =
+                async { self.shared.fence.judge(connection, &look.all(connection).await?) };
             let ((), (), time) = try_join3(begin, looked, connection.one(DATABASE_TIME)).await?;
             reader.begun(self.shared.clock.observe(database_time(time.as_ref())?))
         };

@@ -10,10 +10,11 @@ use std::sync::LazyLock;
 use super::{
     super::{
         columns::{pipeline, step},
-        connect::clock::{DATABASE_TIME, DatabaseClock, database_time},
+        connect::clock::{DATABASE_TIME, database_time},
         fence::Fence,
         prelude::*,
         row::SESSION_COLUMNS,
+        shared::Shared,
     },
     fill,
     needed::{Needed, of_first},
@@ -163,7 +164,7 @@ pub(super) async fn load(
     connection: &Connection,
     needs: &[ReadSet<'_>],
     first: [Columns<'_>; 2],
-    clock: &DatabaseClock,
+    shared: &Shared,
     loaded: &mut WorkingSet,
 ) -> Result<(Stored, usize), Failure> {
     let is_sweep = needs.iter().any(|needs| needs.sweep);
@@ -176,8 +177,8 @@ pub(super) async fn load(
     needed.scopes.extend(swept.emptied.iter().cloned());
     needed.visible.extend(swept.emptied.iter().cloned());
     let [sessions, scopes, observed, keys, whole, events, requests, time] =
-        read(connection, &needed, first).await?;
-    loaded.now = clock.observe(database_time(time.first())?);
+        read(connection, &needed, first, &shared.fence).await?;
+    loaded.now = shared.clock.observe(database_time(time.first())?);
     let mut stored = Stored::default();
     fill::sessions(&sessions, &needed, loaded, &mut stored)?;
     fill::scopes([&scopes, &observed], &needed, loaded, &mut stored)?;
@@ -204,6 +205,7 @@ async fn read(
     connection: &Connection,
     needed: &Needed<'_>,
     first: [Columns<'_>; 2],
+    fence: &Fence,
 ) -> Result<[Vec<Row>; 8]> {
     let [look, sessions, scopes, observed] = locks(needed, first);
     let [keys, whole, events, requests, time] = reads(needed);
@@ -216,7 +218,7 @@ async fn read(
         let is_first = begin.is_some();
         let steps = begin.take().into_iter().chain(statements.iter().map(|it| it.all(connection)));
         let mut answers = pipeline(steps.collect()).await?.into_iter().skip(usize::from(is_first));
-        Fence::judge(&answers.next().unwrap_or_default())?;
+        fence.judge(connection, &answers.next().unwrap_or_default())?;
         let answers = [(); 8].map(|()| answers.next().unwrap_or_default());
         let [_, scopes, ..] = &answers;
         if scopes.len() == needed.scopes.len() {

@@ -10,7 +10,7 @@ use sessiond_core::commit::{Address, Mode, ReadSet};
 /// The address of what has state. That of an application has no user and no session id, that of a user no session id.
 pub(super) type NodeAddress = SessionKey;
 
-/// What is read, with the position in the group of the first request that needs it, in that order.
+/// Everything that is read, with the position in the group of the first request that needs it, in that order.
 pub(super) type Asked<T> = IndexMap<T, usize>;
 
 /// What a group locks and reads.

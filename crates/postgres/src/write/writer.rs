@@ -14,7 +14,7 @@ use tracing::debug;
 use super::{
     super::{
         columns::{Step, pipeline, step},
-        fence::{Fence, WriterId},
+        fence::WriterId,
         migrate::take_numbers,
         prelude::*,
         shared::Shared,
@@ -156,7 +156,15 @@ impl Writer {
         let is_pooled = self.shared.options.settings.unnamed_statements;
         if numbers > 0 && (is_pooled || self.numbers_end.saturating_sub(next_id) < numbers) {
             let block = if is_pooled { numbers } else { NUMBERS.max(numbers) };
+            if is_pooled {
+                connection.begin().await?;
+                let look = self.shared.look_in_transaction().all(connection).await?;
+                self.shared.fence.judge(connection, &look)?;
+            }
             self.loaded.next_id = take_numbers(connection, block).await?;
+            if is_pooled {
+                connection.commit().await?;
+            }
             self.numbers_end = self.loaded.next_id + block;
         }
         let record = Columns::new(RECORD)
@@ -164,8 +172,8 @@ impl Writer {
             .value(Type::INT8, self.transaction)
             .value(Type::INT8, about.secs());
         let first = [self.shared.look_in_transaction(), record];
-        let clock = &self.shared.clock;
-        let (stored, count) = load(connection, needs, first, clock, &mut self.loaded).await?;
+        let (stored, count) =
+            load(connection, needs, first, &self.shared, &mut self.loaded).await?;
         self.stored = stored;
         Ok(count)
     }
@@ -186,7 +194,7 @@ impl Writer {
             statement.prepare(connection).await?;
         }
         let mut steps: Vec<Step<'_>> = statements.iter().map(|it| it.all(connection)).collect();
-        if self.shared.options.crash.is_some() {
+        if self.shared.options.crash.is_some() && changes.is_watched() {
             pipeline(std::mem::take(&mut steps)).await?;
             self.abort_at(CrashPoint::BeforeCommit, self.commits.load(Ordering::Relaxed) + 1);
         }
@@ -201,8 +209,10 @@ impl Writer {
     }
 
     fn committed(&mut self, changes: &ChangeSet) {
-        let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
-        self.abort_at(CrashPoint::AfterCommitBeforeAck, commits);
+        if changes.is_watched() {
+            let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
+            self.abort_at(CrashPoint::AfterCommitBeforeAck, commits);
+        }
         self.shared.fence.acknowledged(self.id, self.transaction);
         self.shared.outbox.put(changes);
     }
@@ -234,10 +244,11 @@ impl Writer {
         let (limit, id) = (self.shared.limit(), self.id);
         let used_secs = self.shared.clock.now().secs();
         let look = self.shared.look_in_transaction();
+        let shared = Arc::clone(&self.shared);
         let connection = self.connect().await?;
         let read = async {
             connection.begin().await?;
-            Fence::judge(&look.all(connection).await?)?;
+            shared.fence.judge(connection, &look.all(connection).await?)?;
             let select = Columns::new(RECORDED).value(Type::BYTEA, &id[..]);
             let rows = select.value(Type::INT8, used_secs).all(connection).await?;
             connection.batch(COMMIT).await?;

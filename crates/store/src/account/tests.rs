@@ -152,7 +152,7 @@ async fn connections_without_a_credential_have_a_quarter_together() {
     assert_eq!((account.bytes(), account.0.unknown.load(Relaxed)), (0, 0));
 }
 
-/// What fits is what can be charged, or whoever waits for it would charge in vain for ever.
+/// A call waits for as much as can be charged, or it would charge in vain for ever.
 #[tokio::test]
 async fn a_connection_without_a_credential_waits_for_what_all_of_them_have() {
     let (account, _) = account(400);

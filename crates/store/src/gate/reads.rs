@@ -256,7 +256,7 @@ mod tests {
         assert!(matches!(read().await, Err(Error::Overloaded { .. })));
     }
 
-    /// Whoever leaves at the moment at which it is passed a turn loses none.
+    /// A read that leaves at the moment at which it is passed a turn loses none.
     #[test]
     fn no_turn_is_lost_between_two_threads() {
         let turns = turns(1);

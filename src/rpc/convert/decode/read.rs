@@ -182,7 +182,7 @@ impl<T, U: Read<T>> Read<Option<T>> for Option<U> {
     }
 }
 
-/// A list of as many items as one commit takes.
+/// A list of as many items as one commit or read takes.
 impl<T, U: Read<T>> Read<Vec<T>> for Vec<U> {
     fn read(self, at: At<'_>) -> Decoded<Vec<T>> {
         if self.len() > DELTA_OPERATIONS {
