@@ -92,19 +92,24 @@ impl Fence {
 
     /// The statement that looks whether a database has every commit that is known. [`Self::judge`] takes its answer.
     pub(super) fn look(&self) -> Columns<'static> {
-        let (mut marks, now) = (self.marks(), self.clock.now().secs());
-        if !self.is_behind.load(Relaxed) {
-            marks.retain(|_, mark| now.saturating_sub(mark.at.secs()) < REMEMBERED_SECS);
-        }
-        Self::look_at(marks.iter())
+        Self::look_at(self.remembered().iter())
     }
 
     /// As [`Self::look`], at the newest marks: for each transaction.
     pub(super) fn look_at_newest(&self) -> Columns<'static> {
-        let marks = self.marks();
+        let marks = self.remembered();
         let mut newest: Vec<_> = marks.iter().collect();
         newest.sort_unstable_by_key(|(_, mark)| Reverse(mark.at));
         Self::look_at(newest.into_iter().take(NEWEST))
+    }
+
+    /// The marks, without those that are too old.
+    fn remembered(&self) -> MutexGuard<'_, HashMap<WriterId, Mark>> {
+        let (mut marks, now) = (self.marks(), self.clock.now().secs());
+        if !self.is_behind.load(Relaxed) {
+            marks.retain(|_, mark| now.saturating_sub(mark.at.secs()) < REMEMBERED_SECS);
+        }
+        marks
     }
 
     fn look_at<'m>(marks: impl Iterator<Item = (&'m WriterId, &'m Mark)>) -> Columns<'static> {
@@ -197,7 +202,7 @@ mod tests {
         fence.hear(&[(id(1), 1)]);
         assert_eq!((fence.look(), fence.marks().len()).1, 2);
         clock.set(REMEMBERED_SECS + 1);
-        fence.look();
+        fence.look_at_newest();
         assert!(fence.marks().keys().eq([&id(1)]));
         fence.is_behind.store(true, Relaxed);
         clock.set(9 * REMEMBERED_SECS);
