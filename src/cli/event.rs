@@ -68,17 +68,8 @@ Prints those of the sequences first. The exit code is 1 if one is missing.")]
     Get {
         #[command(flatten)]
         key: AnyKeyArgs,
-        /// Sequences of events.
-        #[arg(
-            long,
-            value_name = "N,…",
-            value_delimiter = ',',
-            required_unless_present = "event_id"
-        )]
-        sequence: Vec<i64>,
-        /// Id of an event; can be repeated.
-        #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-        event_id: Vec<String>,
+        #[command(flatten)]
+        named: Named,
     },
     /// List a session's events, one per line.
     #[command(after_help = "Examples:
@@ -103,6 +94,18 @@ Prints those of the sequences first. The exit code is 1 if one is missing.")]
         #[command(flatten)]
         pages: PageArgs,
     },
+}
+
+/// Events by their names.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct Named {
+    /// Sequences of events.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    sequence: Vec<i64>,
+    /// Id of an event; can be repeated.
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    event_id: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -177,7 +180,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
             append::stream(&Server::connect(&connect).await?, args, format).await
         }
-        Action::Get { key, sequence, event_id } => {
+        Action::Get { key, named: Named { sequence, event_id } } => {
             let (server, key) = connect_to(&connect, &key).await?;
             let sequences = sequence.into_iter().map(Ref::Sequence);
             let refs = sequences.chain(event_id.into_iter().map(Ref::EventId));

@@ -156,10 +156,10 @@ impl Engine {
         if of.is_some_and(|of| of != incarnation) {
             return Err(bad_page_token(SAME_REFS));
         }
-        let (all, read) = (refs.len(), found.len());
+        let all = refs.len();
         let items = refs.into_iter().zip(found).collect();
         Ok(List::new(items, move |_, taken| {
-            let after = (incarnation, answered + taken.min(read) as u64);
+            let after = (incarnation, answered + taken as u64);
             (taken < all).then(|| PageToken { request, after }.encode())
         }))
     }

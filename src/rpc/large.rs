@@ -18,8 +18,8 @@ const LARGE: usize = 4096;
 /// One at a time, so that the processor is left to others as well.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// The parts of a response.
-pub trait Answer {
+/// Counts the entries of its states.
+pub trait Entries {
     /// The entries of its states.
     fn entries(&self) -> usize;
 }
@@ -31,7 +31,7 @@ fn of(state: Option<&State>) -> usize {
 /// Gives the entries of answers.
 macro_rules! answers {
     ($($type:ty: |$it:ident| $entries:expr;)*) => {
-        $(impl Answer for $type {
+        $(impl Entries for $type {
             fn entries(&self) -> usize {
                 let $it = self;
                 $entries
@@ -55,7 +55,7 @@ answers! {
 }
 
 /// Encodes a response.
-pub async fn encoded<A: Answer, T>(answer: A, encode: impl FnOnce(A) -> T) -> T {
+pub async fn encoded<A: Entries, T>(answer: A, encode: impl FnOnce(A) -> T) -> T {
     let has_threads = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     if answer.entries() < LARGE || !has_threads() {
         return encode(answer);
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    impl Answer for usize {
+    impl Entries for usize {
         fn entries(&self) -> usize {
             *self
         }

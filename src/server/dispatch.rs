@@ -228,8 +228,9 @@ impl Shared {
         };
         let is_own = path.starts_with(SERVICES);
         // The client of a stream may send this much while the server reads nothing. Other requests are read as they come.
-        let window = if method.client_streams { STREAM_WINDOW_BYTES as usize } else { 0 };
-        if let Err(full) = account.take(window) {
+        if method.client_streams
+            && let Err(full) = account.take(STREAM_WINDOW_BYTES as usize)
+        {
             return refused(request, &full).await;
         }
         let request = match self.whole(request, method, account, is_own).await {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use prost::Message as _;
 use prost_types::Timestamp;
 use sessiond::proto::v1::{
-    AppendEventRequest, AppendEventsRequest, BatchGetEventsRequest, CreateSessionRequest, Event,
-    EventRef, EventSelection, GetSessionRequest, KeyChange, ListEventsRequest,
-    ListKeyChangesRequest, ListSessionsRequest, Session, event_ref::Ref,
+    AppendEventRequest, AppendEventsRequest, BatchGetEventsRequest, CreateSessionRequest,
+    DeleteSessionRequest, Event, EventRef, EventSelection, GetSessionRequest, KeyChange,
+    ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest, Session, event_ref::Ref,
 };
 use tokio::task::JoinSet;
 
@@ -123,6 +123,7 @@ async fn events_that_are_named_are_cut_and_complete(service: &Service) {
         .map(|named| EventRef { r#ref: Some(named) })
         .collect();
     let expected: Vec<i64> = (1..=12).rev().flat_map(|sequence| [sequence; 2]).collect();
+    let mut last = None;
     for (json_form, most) in [(TEXT, 2), (STRUCT, 8)] {
         let key = Some(key("s1"));
         let mut request =
@@ -144,10 +145,16 @@ async fn events_that_are_named_are_cut_and_complete(service: &Service) {
         assert_eq!(hidden, (0..24).map(|at| at < 2).collect::<Vec<_>>());
         let absent: Vec<EventRef> = refs.iter().skip(2).step_by(3).cloned().collect();
         assert_eq!(missing, absent);
-        request.refs.pop();
-        let refused = service.batch_get_events(request).await.unwrap_err();
+        let other = BatchGetEventsRequest { refs: refs[1..].to_vec(), ..request.clone() };
+        let refused = service.batch_get_events(other).await.unwrap_err();
         assert_eq!(reason(&refused), "BAD_PAGE_TOKEN");
+        last = Some(request);
     }
+    let delete = DeleteSessionRequest { key: Some(key("s1")), ..Default::default() };
+    service.delete_session(delete).await.unwrap();
+    service.create_session(create("s1", "")).await.unwrap();
+    let refused = service.batch_get_events(last.unwrap()).await.unwrap_err();
+    assert_eq!(reason(&refused), "BAD_PAGE_TOKEN");
 }
 
 async fn the_events_beside_a_session_go_on_in_a_list_of_the_same_moment(service: &Service) {

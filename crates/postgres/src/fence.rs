@@ -8,10 +8,7 @@
 use std::{
     cmp::Reverse,
     collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{connect::clock::DatabaseClock, prelude::*, row::number};
@@ -23,9 +20,11 @@ pub(super) type WriterId = [u8; 16];
 /// The number of a commit, as it is told to other replicas.
 pub(super) type Told = (WriterId, i64);
 
-/// Seconds of the database's clock after which a mark is forgotten that did not grow: before the row of a connection that writes no longer
-/// is removed.
+/// Seconds of the database's clock after which a mark is forgotten that did not grow, once a look has missed none.
 const REMEMBERED_SECS: i64 = 24 * 3600;
+
+/// Seconds after which nothing is looked for any more: a day before the row of a connection that writes no longer is removed.
+const KEPT_SECS: i64 = 6 * 24 * 3600;
 
 /// Marks that are kept: those of some hundred replicas.
 const MARKS: usize = 1024;
@@ -33,8 +32,6 @@ const MARKS: usize = 1024;
 pub(super) struct Fence {
     marks: Mutex<HashMap<WriterId, Mark>>,
     clock: Arc<DatabaseClock>,
-    /// The last look found that marks are lacking: none is forgotten, however long that lasts.
-    is_behind: AtomicBool,
 }
 
 struct Mark {
@@ -43,7 +40,7 @@ struct Mark {
     at: Time,
 }
 
-/// Marks that a transaction looks at. A database lacks the newest commits if it lacks any.
+/// Marks of its own, and of others, that a transaction looks at.
 const NEWEST: usize = 8;
 
 /// Counts the marks that a database lacks, and tells whether it is a standby, to which a pooler may lead.
@@ -53,7 +50,7 @@ WHERE (w.commits >= m.commits) IS NOT TRUE";
 
 impl Fence {
     pub(super) fn new(clock: Arc<DatabaseClock>) -> Self {
-        Self { marks: Mutex::default(), clock, is_behind: AtomicBool::new(false) }
+        Self { marks: Mutex::default(), clock }
     }
 
     fn marks(&self) -> MutexGuard<'_, HashMap<WriterId, Mark>> {
@@ -90,53 +87,71 @@ impl Fence {
         own.map(|(id, mark)| (*id, mark.commits)).collect()
     }
 
-    /// The statement that looks whether a database has every commit that is known. [`Self::judge`] takes its answer.
-    pub(super) fn look(&self) -> Columns<'static> {
-        Self::look_at(self.remembered().iter())
-    }
-
-    /// As [`Self::look`], at the newest marks: for each transaction.
+    /// The statement that looks at the newest marks, for each transaction: a database lacks the newest commits if it lacks any. Those of
+    /// others are up to a heartbeat older than they seem, so that they take the place of none of its own.
     pub(super) fn look_at_newest(&self) -> Columns<'static> {
-        let marks = self.remembered();
-        let mut newest: Vec<_> = marks.iter().collect();
-        newest.sort_unstable_by_key(|(_, mark)| Reverse(mark.at));
-        Self::look_at(newest.into_iter().take(NEWEST))
-    }
-
-    /// The marks, without those that are too old.
-    fn remembered(&self) -> MutexGuard<'_, HashMap<WriterId, Mark>> {
-        let (mut marks, now) = (self.marks(), self.clock.now().secs());
-        if !self.is_behind.load(Relaxed) {
-            marks.retain(|_, mark| now.saturating_sub(mark.at.secs()) < REMEMBERED_SECS);
+        let marks = self.marks();
+        let (mut own, mut others): (Vec<_>, Vec<_>) =
+            marks.iter().partition(|(_, mark)| mark.is_own);
+        for newest in [&mut own, &mut others] {
+            newest.sort_unstable_by_key(|(_, mark)| Reverse(mark.at));
+            newest.truncate(NEWEST);
         }
-        marks
+        self.look_at(own.into_iter().chain(others))
     }
 
-    fn look_at<'m>(marks: impl Iterator<Item = (&'m WriterId, &'m Mark)>) -> Columns<'static> {
-        let (ids, commits): (Vec<_>, Vec<_>) =
-            marks.map(|(id, mark)| (id.to_vec(), mark.commits)).unzip();
-        Columns::new(LOOK).value(Type::BYTEA_ARRAY, ids).signed(commits)
+    fn look_at<'m>(
+        &self,
+        marks: impl Iterator<Item = (&'m WriterId, &'m Mark)>,
+    ) -> Columns<'static> {
+        let (ids, commits): (Vec<_>, Vec<_>) = marks
+            .filter(|(_, mark)| self.is_kept(mark))
+            .map(|(id, mark)| (id.to_vec(), mark.commits))
+            .unzip();
+        Columns::new(LOOK).value(Type::BYTEA_ARRAY, ids).value(Type::INT8_ARRAY, commits)
     }
 
-    /// A connection to a database that cannot be used is lost. Errors: [`Fault::Behind`], [`Error::StoreUnavailable`].
+    /// Takes the answer of a look. A connection to a database that cannot be used is lost. Errors: [`Fault::Behind`],
+    /// [`Error::StoreUnavailable`].
     pub(super) fn judge(&self, connection: &Connection, answer: &[Row]) -> Result<()> {
         let Some(row) = answer.first() else { return Ok(()) };
         let (lacking, standby): (u64, &str) = (number(row, 0)?, row.try_get(1)?);
-        self.is_behind.store(lacking > 0, Relaxed);
-        if (lacking, standby) == (0, "on") {
-            connection.lose();
-            return Err(Error::StoreUnavailable(Cause::new("the database is a standby")).into());
-        }
-        if lacking > 0 {
-            connection.lose();
-            return Err(Fault::Behind { writers: lacking });
-        }
+        let fault = match (standby, lacking) {
+            // One that lags has not gone back.
+            ("on", _) => Error::StoreUnavailable(Cause::new("the database is a standby")).into(),
+            (_, 0) => return Ok(()),
+            (_, writers) => Fault::Behind { writers },
+        };
+        connection.lose();
+        Err(fault)
+    }
+
+    /// Looks whether a database has every commit that is known, and forgets old marks if it has. Errors: as [`Self::judge`].
+    pub(super) async fn check(&self, connection: &Connection) -> Result<()> {
+        let look = {
+            let marks = self.marks();
+            // Before the first migration there is no table of writers, and no mark.
+            if marks.is_empty() {
+                return Ok(());
+            }
+            self.look_at(marks.iter())
+        };
+        self.judge(connection, &look.all(connection).await?)?;
+        self.forget();
         Ok(())
     }
 
-    /// Looks whether a database has every commit that is known. Errors: as [`Self::judge`].
-    pub(super) async fn check(&self, connection: &Connection) -> Result<()> {
-        self.judge(connection, &self.look().all(connection).await?)
+    /// Forgets old marks, after a look that missed none.
+    fn forget(&self) {
+        self.marks().retain(|_, mark| self.age(mark) < REMEMBERED_SECS);
+    }
+
+    fn is_kept(&self, mark: &Mark) -> bool {
+        self.age(mark) < KEPT_SECS
+    }
+
+    fn age(&self, mark: &Mark) -> i64 {
+        self.clock.now().secs().saturating_sub(mark.at.secs())
     }
 }
 
@@ -200,17 +215,17 @@ mod tests {
         fence.acknowledged(id(0), 1);
         clock.set(REMEMBERED_SECS);
         fence.hear(&[(id(1), 1)]);
-        assert_eq!((fence.look(), fence.marks().len()).1, 2);
+        let kept = || fence.marks().len();
+        let looked_at = || fence.marks().values().filter(|mark| fence.is_kept(mark)).count();
+        fence.forget();
+        assert_eq!([kept(), looked_at()], [2, 2]);
         clock.set(REMEMBERED_SECS + 1);
-        fence.look_at_newest();
+        fence.forget();
         assert!(fence.marks().keys().eq([&id(1)]));
-        fence.is_behind.store(true, Relaxed);
-        clock.set(9 * REMEMBERED_SECS);
-        fence.look();
-        assert_eq!(
-            fence.marks().len(),
-            1,
-            "a database that went back is not used after a day either"
-        );
+        // Without a look that missed none, as in an outage, a mark is kept for longer.
+        clock.set(REMEMBERED_SECS + KEPT_SECS - 1);
+        assert_eq!(looked_at(), 1);
+        clock.set(REMEMBERED_SECS + KEPT_SECS);
+        assert_eq!([kept(), looked_at()], [1, 0]);
     }
 }

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::try_join;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, timeout},
@@ -85,6 +86,13 @@ impl Shared {
             true => self.fence.look_at_newest(),
             false => Columns::nothing(),
         }
+    }
+
+    /// Begins a transaction that writes, on a database that went not back.
+    pub(super) async fn begin(&self, connection: &Connection) -> Result<()> {
+        let look = self.look_in_transaction();
+        let ((), looked) = try_join(connection.begin(), look.all(connection)).await?;
+        self.fence.judge(connection, &looked)
     }
 
     /// Whether a failure is to be logged now. Health tells of an outage, and metrics count what fails in it.

@@ -255,7 +255,7 @@ impl Backend for Writer {
             self.meta = meta;
             self.tables.run("UPDATE meta SET next_id = ?1, version_floor = ?2", meta)?;
         }
-        let is_counted = changes.is_watched();
+        let is_counted = self.options.crash.is_some() && changes.is_watched();
         self.commits += u64::from(is_counted);
         if is_counted {
             self.abort_at(CrashPoint::BeforeCommit);

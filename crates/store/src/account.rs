@@ -149,8 +149,8 @@ impl All {
     }
 
     /// Whether a connection may hold `own` bytes while all hold `all`, and those that are not known `unknown` if it is one of them. One has a
-    /// quarter at most, and those have a quarter together. The last quarter of the account is for those that have less than their share of it, divided by their number and one more,
-    /// which may come.
+    /// quarter at most, and those have a quarter together. The last quarter of the account is for those that have less than their share of
+    /// it, divided by their number and one more, which may come.
     fn fits(&self, Sums { own, all, unknown }: Sums) -> bool {
         let quarter = self.max / 4;
         let share = || quarter / self.holders.load(Relaxed).saturating_add(1);
@@ -227,16 +227,18 @@ impl ConnectionAccount {
 
     /// Charges bytes. Returns the sums with them.
     fn add(&self, bytes: usize) -> Sums {
-        if self.bytes.fetch_add(bytes, Relaxed) == 0 && bytes > 0 {
+        let own = self.bytes.fetch_add(bytes, Relaxed) + bytes;
+        if own == bytes && bytes > 0 {
             self.all.holders.fetch_add(1, Relaxed);
         }
+        let mut unknown = 0;
         if !self.is_known.load(Relaxed) {
-            // In this order: whoever takes the connection's share away takes no more than all have.
-            self.all.unknown.fetch_add(bytes, Relaxed);
+            // In this order, so that a share that is taken away is no more than all have.
+            unknown = self.all.unknown.fetch_add(bytes, Relaxed) + bytes;
             self.unknown.fetch_add(bytes, Relaxed);
         }
-        self.all.bytes.fetch_add(bytes, Relaxed);
-        self.sums(0)
+        let all = self.all.bytes.fetch_add(bytes, Relaxed) + bytes;
+        Sums { own, all, unknown }
     }
 
     /// The bytes that would be held with some more bytes.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::{Budget, EventsQuery, EventsView, Node, PIECE_ROWS, Read, Rows, log, session::live};
 use crate::domain::prelude::*;
 
-/// Events that are read at once. They are read in the order of the log and answered in that of the refs, so that as many may be read in
-/// vain at the end of a page.
+/// Events that are read at once, in the order of the log. They are answered in that of the refs, so that as many may be read in vain at
+/// the end of a page.
 const AT_ONCE: usize = 16;
 
 impl Read for EventsQuery {
@@ -20,25 +20,30 @@ impl Read for EventsQuery {
             let sequences = sequences(rows, &node, &info, piece).await?;
             for at_once in sequences.chunks(AT_ONCE) {
                 let mut events = events(rows, &node, at_once, budget.left().1).await?;
-                if let (true, Some(&Some(first))) = (found.is_empty(), at_once.first())
-                    && !events.contains_key(&first)
-                {
-                    // Others took the bytes, or are damaged. The first one is read in any case.
-                    let alone = log::events(rows, &node, &[first], self.max_bytes).await?;
-                    events.extend(alone.into_iter().map(|event| (event.sequence, event)));
-                }
                 for sequence in at_once {
-                    match sequence.map(|sequence| events.get(&sequence)) {
-                        None => found.push(None),
-                        Some(Some(event)) if budget.take(event.bytes()) => {
+                    let Some(sequence) = *sequence else {
+                        found.push(None);
+                        continue;
+                    };
+                    if !events.contains_key(&sequence) {
+                        // Others took the bytes, or are damaged.
+                        match log::events(rows, &node, &[sequence], budget.left().1).await {
+                            Err(Error::Damaged(..)) if !found.is_empty() => break 'page,
+                            alone => events.extend(alone?.into_iter().map(|it| (it.sequence, it))),
+                        }
+                    }
+                    match events.get(&sequence) {
+                        Some(event) if budget.take(event.bytes()) => {
                             found.push(Some(event.clone()));
                         }
-                        Some(_) => break 'page,
+                        _ => break 'page,
                     }
                 }
             }
         }
-        mark(rows, &node, &info, &mut found).await?;
+        let newest = info.last_sequence;
+        let events = found.iter_mut().flatten().collect();
+        log::mark_rewound(rows, &node, &mut Visible::as_of(newest), newest, events).await?;
         Ok(EventsView { incarnation: info.incarnation, found })
     }
 }
@@ -88,22 +93,4 @@ async fn events<R: Rows>(
         found.extend(events.into_iter().map(|event| (event.sequence, event)));
     }
     Ok(found)
-}
-
-/// Marks the events that rewinds hid.
-async fn mark<R: Rows>(
-    rows: &R,
-    node: &Node,
-    info: &SessionInfo,
-    found: &mut [Option<Event>],
-) -> Result<(), Error> {
-    let oldest = found.iter().flatten().map(|event| event.sequence).min();
-    let Some(oldest) = oldest else { return Ok(()) };
-    let mut visible = Visible::as_of(info.last_sequence);
-    let range = (oldest - 1, info.last_sequence);
-    log::find_visible(rows, node, &mut visible, range, u64::MAX).await?;
-    for event in found.iter_mut().flatten() {
-        event.rewound = !visible.contains(event.sequence);
-    }
-    Ok(())
 }

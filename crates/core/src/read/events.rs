@@ -89,13 +89,10 @@ impl<'r, R: Rows> Search<'r, R> {
         };
         let EventSelection { after, up_to, filter, .. } = &self.selection;
         let rest = (!is_whole).then_some(Rest { after: *after, up_to: *up_to });
-        let oldest = self.found.iter().map(|event| event.sequence).min();
-        if let (true, Some(oldest)) = (filter.include_rewound, oldest) {
-            let range = (oldest - 1, self.limit);
-            log::find_visible(self.rows, self.node, &mut self.visible, range, u64::MAX).await?;
-            for event in &mut self.found {
-                event.rewound = !self.visible.contains(event.sequence);
-            }
+        if filter.include_rewound {
+            let events = self.found.iter_mut().collect();
+            let visible = &mut self.visible;
+            log::mark_rewound(self.rows, self.node, visible, self.limit, events).await?;
         }
         Ok(EventPage { events: self.found, rest, uncounted })
     }

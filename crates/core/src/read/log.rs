@@ -110,6 +110,22 @@ pub async fn changes<R: Rows>(
     until_missing(found, &wanted, |row| row.version)
 }
 
+/// Marks those events that rewinds up to an event hid.
+pub async fn mark_rewound<R: Rows>(
+    rows: &R,
+    session: &Node,
+    visible: &mut Visible,
+    up_to: Sequence,
+    events: Vec<&mut Event>,
+) -> Result<(), Error> {
+    let Some(oldest) = events.iter().map(|event| event.sequence).min() else { return Ok(()) };
+    find_visible(rows, session, visible, (oldest - 1, up_to), u64::MAX).await?;
+    for event in events {
+        event.rewound = !visible.contains(event.sequence);
+    }
+    Ok(())
+}
+
 /// Learns which events of an interval rewinds leave visible: the newest `wanted` of them, or all. It reads the markers from the newest
 /// down, and those that a rewind hid only as far as they lie in a piece.
 pub async fn find_visible<R: Rows>(

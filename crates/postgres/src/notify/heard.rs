@@ -96,7 +96,7 @@ mod tests {
         heard.ended(3);
         for _ in 0..3 {
             heard.hear(OWN);
-            assert!(!looks(Some(instant())), "this one has ended, and nobody waits for it");
+            assert!(!looks(Some(instant())), "this one has ended, and is not waited for");
             advance(MISSED / 3).await;
         }
         heard.hear(OWN);

@@ -156,15 +156,9 @@ impl Writer {
         let is_pooled = self.shared.options.settings.unnamed_statements;
         if numbers > 0 && (is_pooled || self.numbers_end.saturating_sub(next_id) < numbers) {
             let block = if is_pooled { numbers } else { NUMBERS.max(numbers) };
-            if is_pooled {
-                connection.begin().await?;
-                let look = self.shared.look_in_transaction().all(connection).await?;
-                self.shared.fence.judge(connection, &look)?;
-            }
+            self.shared.begin(connection).await?;
             self.loaded.next_id = take_numbers(connection, block).await?;
-            if is_pooled {
-                connection.commit().await?;
-            }
+            connection.commit().await?;
             self.numbers_end = self.loaded.next_id + block;
         }
         let record = Columns::new(RECORD)
@@ -209,7 +203,7 @@ impl Writer {
     }
 
     fn committed(&mut self, changes: &ChangeSet) {
-        if changes.is_watched() {
+        if self.shared.options.crash.is_some() && changes.is_watched() {
             let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
             self.abort_at(CrashPoint::AfterCommitBeforeAck, commits);
         }
@@ -243,12 +237,10 @@ impl Writer {
     async fn recorded(&mut self) -> Result<i64> {
         let (limit, id) = (self.shared.limit(), self.id);
         let used_secs = self.shared.clock.now().secs();
-        let look = self.shared.look_in_transaction();
         let shared = Arc::clone(&self.shared);
         let connection = self.connect().await?;
         let read = async {
-            connection.begin().await?;
-            shared.fence.judge(connection, &look.all(connection).await?)?;
+            shared.begin(connection).await?;
             let select = Columns::new(RECORDED).value(Type::BYTEA, &id[..]);
             let rows = select.value(Type::INT8, used_secs).all(connection).await?;
             connection.batch(COMMIT).await?;

@@ -34,3 +34,22 @@ impl Budget {
         self.bytes > 0 && instant() < self.until
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_ends_by_its_bytes_or_by_its_time() {
+        let mut budget = Budget::default();
+        assert!(budget.spend(GROUP_BYTES - 1));
+        assert!(!budget.spend(1));
+        let mut budget = Budget::default();
+        advance(GROUP_TIME - Duration::from_millis(1)).await;
+        assert!(budget.spend(0));
+        advance(Duration::from_millis(1)).await;
+        assert!(!budget.spend(0));
+    }
+}

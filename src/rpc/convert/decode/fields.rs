@@ -203,7 +203,12 @@ impl Read<EventRef> for v1::EventRef {
         match self.r#ref {
             None => Err(at.missing()),
             Some(Ref::EventId(id)) => id.read(at.field("event_id")).map(EventRef::Id),
-            Some(Ref::Sequence(it)) => it.read(at.field("sequence")).map(EventRef::Sequence),
+            Some(Ref::Sequence(it)) if it < 1 => {
+                let message = format!("The sequence is {it}, but those of events begin at 1.");
+                let at = at.field("sequence");
+                Err(at.fault(Reason::BadValue, message, &[("value", &it)]))
+            }
+            Some(Ref::Sequence(it)) => Ok(EventRef::Sequence(it.cast_unsigned())),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         error::{Error, Reason, Violation},
         id::InvocationId,
         scope::{Scope, SessionKey},
-        token::{ChangeToken, EventToken, SessionToken, StoreId},
+        token::{ChangeToken, EventToken, RefToken, SessionToken, StoreId},
     },
     engine,
     proto::v1::{self, AppendEventRequest, StateDelta, StateOperation, state_operation::Operation},
@@ -44,7 +44,7 @@ requests! {
     fork_session(ForkSessionRequest) -> (store::ForkSession, Mode);
     rewind_session(RewindSessionRequest) -> (store::RewindSession, Mode);
     list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Mode);
-    batch_get_events(BatchGetEventsRequest) -> ((store::EventsQuery, Option<ChangeToken>), Mode);
+    batch_get_events(BatchGetEventsRequest) -> ((store::EventsQuery, Option<RefToken>), Mode);
     get_state(GetStateRequest) -> ((store::StateQuery, engine::StatePage, Option<InvocationId>), Mode);
     update_state(UpdateStateRequest) -> (store::StateUpdate, Mode);
     list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Mode);

@@ -118,22 +118,21 @@ pub fn batch_get_events(
     list: &List<(EventRef, Option<Event>)>,
     mode: Mode,
 ) -> v1::BatchGetEventsResponse {
-    let mut response = v1::BatchGetEventsResponse::default();
-    let (mut used, mut taken) = (0, 0);
-    for (named, found) in &list.items {
-        let found = found.as_ref().map(|it| fitted(mode, |mode| event(it, mode)));
-        let missing = event_ref(named);
-        used += found.as_ref().map_or_else(|| field_bytes(&missing), field_bytes);
-        if used > ANSWER_BYTES && taken > 0 {
-            break;
+    let part = |(named, found): &(EventRef, Option<Event>)| match found {
+        Some(it) => v1::BatchGetEventsResponse {
+            events: vec![fitted(mode, |mode| event(it, mode))],
+            ..Default::default()
+        },
+        None => {
+            v1::BatchGetEventsResponse { missing: vec![event_ref(named)], ..Default::default() }
         }
-        taken += 1;
-        match found {
-            Some(event) => response.events.push(event),
-            None => response.missing.push(missing),
-        }
+    };
+    let (parts, next_page_token) = full_page(list, part);
+    let mut response = v1::BatchGetEventsResponse { next_page_token, ..Default::default() };
+    for part in parts {
+        response.events.extend(part.events);
+        response.missing.extend(part.missing);
     }
-    response.next_page_token = list.next_page_token(taken).unwrap_or_default();
     response
 }
 

@@ -50,16 +50,18 @@ fn each_event_has_a_name() {
         let refs = refs.into_iter().map(|named| v1::EventRef { r#ref: named }).collect();
         batch_get_events(v1::BatchGetEventsRequest { key: key(), refs, ..Default::default() })
     };
-    let names = [None, Some(Ref::Sequence(-1)), Some(Ref::EventId(String::new()))];
+    let sequence = |it| Some(Ref::Sequence(it));
+    let names = [None, sequence(-1), Some(Ref::EventId(String::new())), sequence(0)];
     assert_faults(
         batch(names.to_vec()),
         &[
             ("refs[0]", "MISSING_FIELD"),
             ("refs[1].sequence", "BAD_VALUE"),
             ("refs[2].event_id", "MISSING_FIELD"),
+            ("refs[3].sequence", "BAD_VALUE"),
         ],
     );
-    let many = |count| batch(vec![Some(Ref::Sequence(0)); count]);
+    let many = |count| batch(vec![Some(Ref::Sequence(1)); count]);
     assert!(many(1000).is_ok());
     assert_faults(many(1001), &[("refs", "BAD_VALUE")]);
 }
