@@ -15,7 +15,7 @@ import (
 	pb "github.com/sessiond/sessiond/clients/go/sessiondv1"
 )
 
-// pageSize is the server's maximum. It also cuts pages at the size of a message.
+// pageSize is the server's maximum, which is also the most refs of a request. It also cuts pages at the size of a message.
 const pageSize = 1000
 
 const asText = pb.JsonForm_JSON_FORM_TEXT

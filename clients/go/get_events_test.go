@@ -83,6 +83,11 @@ func TestGetEvents(t *testing.T) {
 			if _, _, err := service.GetEvents(ctx, nowhere, sessiond.BySequence(1)); !errors.Is(err, sessiond.ErrNotFound) {
 				t.Errorf("GetEvents() of a missing session = %v", err)
 			}
+			for _, refused := range []sessiond.EventRef{sessiond.ByID(""), sessiond.BySequence(0), sessiond.BySequence(-1)} {
+				if _, _, err := service.GetEvents(ctx, sessionKey, refused); !errors.Is(err, sessiond.ErrInvalid) {
+					t.Errorf("GetEvents(%v) = %v", refused, err)
+				}
+			}
 		})
 	}
 }

@@ -124,6 +124,7 @@ func (r EventRef) encode() *pb.EventRef {
 
 // GetEvents reads events of a session, also those that a rewind hid. It returns them in the order of refs, one that is named
 // twice twice, and the refs that name no event. Without refs it sends nothing. [ErrNotFound] if the session does not exist.
+// [ErrInvalid] (INVALID_ARGUMENT) if an id is empty, which BySequence(0) also means, or a sequence is negative.
 func (s *Service) GetEvents(
 	ctx context.Context, key Key, refs ...EventRef,
 ) (found []StoredEvent, missing []EventRef, err error) {

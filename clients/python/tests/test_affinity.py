@@ -5,6 +5,7 @@ from __future__ import annotations
 from recorder import recorder
 
 from sessiond_adk import SessiondSessionService
+from sessiond_adk.proto import session_service_pb2
 
 
 async def test_calls_and_watches_carry_the_hint() -> None:
@@ -17,6 +18,8 @@ async def test_calls_and_watches_carry_the_hint() -> None:
         async for _ in service.watch(app_name="a"):
             pass
         assert [metadata.get("sessiond-affinity") for metadata in server.seen] == [of_user, of_app, of_user, of_app]
+        request = session_service_pb2.ListSessionsRequest(app_name="a", user_id="u")
+        assert service.call_metadata(request) == (("sessiond-affinity", of_user),)
 
 
 async def test_callers_own_hint_wins() -> None:

@@ -240,6 +240,12 @@ async def test_events_by_ids_and_sequences(service: SessiondSessionService) -> N
     for wrong in (1.5, 2**63, "\ud83d", None):
         with pytest.raises((TypeError, ValueError)):
             await service.get_events([1, wrong], **KEY)
+    with pytest.raises(TypeError, match="Pass a list"):
+        await service.get_events("e1", **KEY)
+    with pytest.raises(TypeError, match="True is neither"):
+        await service.get_events([1, True], **KEY)
+    with pytest.raises(SessiondInvalidError):
+        await service.get_events([-1], **KEY)
 
 
 async def test_events_by_ids_that_take_several_pages(service: SessiondSessionService) -> None:

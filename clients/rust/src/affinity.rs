@@ -11,8 +11,9 @@ use crate::proto::v1::{
     UpdateStateRequest, WatchRequest,
 };
 
-/// The hint of a call that concerns an owner.
-pub(crate) fn affinity((app_name, user_id): (&str, &str)) -> Option<AsciiMetadataValue> {
+/// The hint of a call that sends `request`. None if it concerns no application.
+pub(crate) fn affinity(request: &impl Owned) -> Option<AsciiMetadataValue> {
+    let (app_name, user_id) = request.owner()?;
     let hash = Sha256::digest(format!("{app_name}\0{user_id}"));
     format!("{:016x}", u64::from_be_bytes(*hash.first_chunk()?)).parse().ok()
 }
@@ -23,32 +24,24 @@ pub(crate) trait Owned {
     fn owner(&self) -> Option<(&str, &str)>;
 }
 
+/// The owner of a request is named by `$names`, an optional message.
 macro_rules! owned {
-    ($part:ident: $($request:ty),+) => {$(
+    ($($request:ty),+: |$self:ident| $names:expr) => {$(
         impl Owned for $request {
-            fn owner(&self) -> Option<(&str, &str)> {
-                self.$part.as_ref().map(|part| (&*part.app_name, &*part.user_id))
+            fn owner(&$self) -> Option<(&str, &str)> {
+                $names.map(|names| (&*names.app_name, &*names.user_id))
             }
         }
     )+};
 }
 
-owned!(key: AppendEventRequest, DeleteSessionRequest, EndInvocationRequest, ForkSessionRequest);
-owned!(key: GetSessionRequest, ListEventsRequest, RewindSessionRequest, UpdateSessionRequest);
-owned!(key: BatchGetEventsRequest);
-owned!(scope: GetStateRequest, UpdateStateRequest, WatchRequest);
-
-impl Owned for CreateSessionRequest {
-    fn owner(&self) -> Option<(&str, &str)> {
-        Some((&self.app_name, &self.user_id))
-    }
-}
-
-impl Owned for ListSessionsRequest {
-    fn owner(&self) -> Option<(&str, &str)> {
-        Some((&self.app_name, &self.user_id))
-    }
-}
+owned!(
+    AppendEventRequest, BatchGetEventsRequest, DeleteSessionRequest, EndInvocationRequest,
+    ForkSessionRequest, GetSessionRequest, ListEventsRequest, RewindSessionRequest,
+    UpdateSessionRequest: |self| self.key.as_ref()
+);
+owned!(GetStateRequest, UpdateStateRequest, WatchRequest: |self| self.scope.as_ref());
+owned!(CreateSessionRequest, ListSessionsRequest: |self| Some(self));
 
 impl Owned for HealthCheckRequest {
     fn owner(&self) -> Option<(&str, &str)> {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Code, Request, Response, Status, transport::Channel};
 
 use crate::{
-    affinity::Owned,
+    affinity::{Owned, affinity},
     channels::Channels,
     failure::{Failure, Kind},
     metadata::CallMetadata,
@@ -94,10 +94,11 @@ impl Caller {
         let begun = Instant::now();
         let end = begun + deadline.min(LONGEST_DEADLINE);
         let time_left = || end.saturating_duration_since(Instant::now());
+        let hint = affinity(request);
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut attempt = self.metadata.hinted(request.clone());
+            let mut attempt = self.metadata.hinted(request.clone(), hint.as_ref());
             // The server drops calls that nobody waits for any more.
             attempt.set_timeout(time_left());
             let failure = match timeout_at(end, send(self.channels.first(), attempt)).await {

@@ -119,7 +119,7 @@ impl SessiondSessionService {
     ///
     /// # Errors
     ///
-    /// `session.not_found`; an empty id is invalid.
+    /// `session.not_found`. An empty id or a negative sequence is invalid input (`INVALID_ARGUMENT`).
     pub async fn get_events(
         &self,
         identity: &AdkIdentity,

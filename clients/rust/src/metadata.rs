@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use tonic::Request;
+use tonic::{Request, metadata::AsciiMetadataValue};
 
-use crate::{
-    affinity::{Owned, affinity},
-    credentials::TokenFile,
-};
+use crate::credentials::TokenFile;
 
 /// Adds metadata to requests. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -31,12 +28,11 @@ impl CallMetadata {
         request
     }
 
-    /// The same, with the hint of its owner.
-    pub fn hinted<Q: Owned>(&self, message: Q) -> Request<Q> {
-        let hint = message.owner().and_then(affinity);
+    /// The same, with the hint of its call.
+    pub fn hinted<Q>(&self, message: Q, hint: Option<&AsciiMetadataValue>) -> Request<Q> {
         let mut request = self.request(message);
         if let Some(hint) = hint {
-            request.metadata_mut().insert("sessiond-affinity", hint);
+            request.metadata_mut().insert("sessiond-affinity", hint.clone());
         }
         request
     }

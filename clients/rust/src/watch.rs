@@ -10,6 +10,7 @@ use tonic::{Status, Streaming, transport::Channel};
 
 use crate::{
     address::Scope,
+    affinity::affinity,
     call::{Caller, pause},
     error::unexpected,
     event::state_changes,
@@ -157,7 +158,9 @@ impl Watch {
         if self.stream.is_none() {
             let channel = self.caller.channels.for_watch();
             let mut client = WatchServiceClient::new(channel.as_ref().clone());
-            let opening = client.watch(self.caller.metadata.hinted(self.request.clone()));
+            let hint = affinity(&self.request);
+            let request = self.caller.metadata.hinted(self.request.clone(), hint.as_ref());
+            let opening = client.watch(request);
             let deadline = self.caller.policy.deadline;
             let stream = timeout(deadline, opening).await.map_err(silent)??.into_inner();
             self.stream = Some((stream, channel));

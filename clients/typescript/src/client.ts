@@ -25,7 +25,7 @@ import {
 import type {Backoff} from './retry.js';
 import {statusOf} from './status.js';
 
-/** The server's maximum. It also cuts pages at the size of a message. */
+/** The server's maximum, which is also the most refs of a request. It also cuts pages at the size of a message. */
 export const PAGE_SIZE = 1000;
 
 /** The form of every response. */

@@ -102,7 +102,10 @@ export abstract class History extends BaseSessionService {
    * nothing.
    *
    * @throws SessiondNotFoundError: the session does not exist.
-   * @throws RangeError: a sequence is no integer.
+   * @throws SessiondInvalidError: an id is empty or a sequence negative
+   * (INVALID_ARGUMENT).
+   * @throws RangeError: a sequence is no safe integer.
+   * @throws TypeError: a ref is neither a string nor a number.
    */
   async getEvents(
     request: SessionAddress & {readonly refs: readonly (string | number)[]},

@@ -37,9 +37,18 @@ export function decodeStored(stored: WireEvent): StoredEvent {
 /**
  * The message of an event's id or sequence.
  *
- * @throws RangeError: a sequence is no integer.
+ * @throws TypeError: neither a string nor a number.
+ * @throws RangeError: a number that is no safe integer.
  */
 export function encodeRef(ref: string | number): EventRef {
+  if (typeof ref !== 'string' && typeof ref !== 'number') {
+    throw new TypeError(`${String(ref)} is neither an id nor a sequence.`);
+  }
+  if (typeof ref === 'number' && !Number.isSafeInteger(ref)) {
+    throw new RangeError(
+      `${ref} is not a sequence. It must be a safe integer.`,
+    );
+  }
   return create(EventRefSchema, {
     ref:
       typeof ref === 'string'

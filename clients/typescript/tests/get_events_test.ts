@@ -71,8 +71,17 @@ onEachStore('events by ids and sequences', target => {
     await expect(service.getEvents({...key, refs: ['']})).rejects.toThrow(
       SessiondInvalidError,
     );
-    await expect(service.getEvents({...key, refs: [1.5]})).rejects.toThrow(
-      RangeError,
+    await expect(service.getEvents({...key, refs: [-1]})).rejects.toThrow(
+      SessiondInvalidError,
     );
+    for (const wrong of [1.5, 2 ** 63, NaN, Infinity]) {
+      const reading = service.getEvents({...key, refs: [1, wrong]});
+      await expect(reading).rejects.toThrow(RangeError);
+      await expect(reading).rejects.toThrow(`${wrong} is not a sequence`);
+    }
+    for (const wrong of [true, null, undefined, 1n]) {
+      const reading = service.getEvents({...key, refs: [1, wrong as never]});
+      await expect(reading).rejects.toThrow(TypeError);
+    }
   });
 });

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 Response = TypeVar("Response")
 Method = Callable[[Any], Awaitable[Response]]
 
-# The server's maximum. It also cuts pages at the size of a message.
+# The server's maximum, which is also the most refs of a request. It also cuts pages at the size of a message.
 PAGE_SIZE = 1000
 TEXT = types_pb2.JSON_FORM_TEXT
 

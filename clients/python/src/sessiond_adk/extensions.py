@@ -239,7 +239,10 @@ class Extensions:
         Raises:
           SessionNotFoundError: the session does not exist.
           TypeError, ValueError: a ref is neither an id nor a sequence.
+          SessiondInvalidError: an id is empty or a sequence negative (INVALID_ARGUMENT).
         """
+        if isinstance(refs, str):
+            raise TypeError(f"refs is the text {refs!r}. Pass a list.")
         key = session_key(app_name, user_id, session_id)
         encoded = [encode_ref(ref) for ref in refs]
         found: list[StoredEvent] = []

@@ -314,13 +314,17 @@ class SessiondSessionService(Extensions, BaseSessionService):
         """The generated stubs on this event loop's channel, for calls that the service has no method for.
 
         A call through a stub is one attempt: it has no default deadline, is not retried, and raises
-        `grpc.aio.AioRpcError`. The messages are in `sessiond_adk.proto`. Pass `metadata=service.call_metadata()`.
+        `grpc.aio.AioRpcError`. The messages are in `sessiond_adk.proto`. Pass
+        `metadata=service.call_metadata(request)`.
         """
         return self._client.connections.current()
 
-    def call_metadata(self) -> Metadata:
-        """The metadata for a call through `stubs` that begins now: `metadata`, the token and the trace context."""
-        return self._client.metadata()
+    def call_metadata(self, request: object = None) -> Metadata:
+        """The metadata for a call through `stubs` that begins now: `metadata`, the token and the trace context.
+
+        With the `request` of the call, also its hint for load balancers.
+        """
+        return self._client.metadata(request)
 
     async def close(self) -> None:
         """Ends watches, waits `close_grace` seconds for in-flight calls, and closes the channels of all event loops.

@@ -46,6 +46,8 @@ def encode_ref(ref: str | int) -> event_service_pb2.EventRef:
     if isinstance(ref, str):
         require_sendable(event_id=ref)
         return event_service_pb2.EventRef(event_id=ref)
+    if isinstance(ref, bool):
+        raise TypeError(f"{ref} is neither an id nor a sequence.")
     return event_service_pb2.EventRef(sequence=ref)
 
 

@@ -82,6 +82,8 @@ async fn a_missing_session_and_an_empty_id_are_refused(f: Fixture) {
     let outcome = f.service.get_events(&s1, &[at(1)]).await;
     assert_error(outcome, ErrorCategory::NotFound, "session.not_found");
     f.create("s1", json!({})).await;
-    let outcome = f.service.get_events(&s1, &[id("")]).await;
-    assert_eq!(outcome.unwrap_err().category, ErrorCategory::InvalidInput);
+    for refused in [id(""), at(-1)] {
+        let outcome = f.service.get_events(&s1, &[refused]).await;
+        assert_eq!(outcome.unwrap_err().category, ErrorCategory::InvalidInput);
+    }
 }

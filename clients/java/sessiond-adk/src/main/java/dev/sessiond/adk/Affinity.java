@@ -2,38 +2,25 @@ package dev.sessiond.adk;
 
 import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.Message;
-import io.grpc.CallOptions;
-import io.grpc.Channel;
-import io.grpc.ClientCall;
-import io.grpc.ClientInterceptor;
-import io.grpc.ForwardingClientCall.SimpleForwardingClientCall;
-import io.grpc.Metadata;
-import io.grpc.MethodDescriptor;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Sends a hint that load balancers can hash to keep the calls of a user on one replica. The server
- * does not read it.
+ * A hint that load balancers can hash to keep the calls of a user on one replica. The server does
+ * not read it.
  */
-final class Affinity implements ClientInterceptor {
+final class Affinity {
 
-  private static final Metadata.Key<String> HEADER =
-      Metadata.Key.of("sessiond-affinity", Metadata.ASCII_STRING_MARSHALLER);
+  private Affinity() {}
 
-  /** The hint of a call, or "". */
-  private static final CallOptions.Key<String> HINT =
-      CallOptions.Key.createWithDefault("sessiond-affinity", "");
-
-  /** The options of a call that sends {@code request}. */
-  static CallOptions of(Message request, CallOptions options) {
-    Message owner = owner(request);
+  /** The hint of a request or a scope; null if it concerns no application. */
+  static @Nullable String of(Message target) {
+    Message owner = owner(target);
     Object appName = field(owner, "app_name");
-    return appName.equals("")
-        ? options
-        : options.withOption(HINT, hash(appName + "\0" + field(owner, "user_id")));
+    return appName.equals("") ? null : hash(appName + "\0" + field(owner, "user_id"));
   }
 
   private static Message owner(Message request) {
@@ -58,21 +45,5 @@ final class Affinity implements ClientInterceptor {
       // Every Java has it.
       throw new IllegalStateException(e);
     }
-  }
-
-  @Override
-  public <Q, R> ClientCall<Q, R> interceptCall(
-      MethodDescriptor<Q, R> method, CallOptions options, Channel next) {
-    return new SimpleForwardingClientCall<Q, R>(next.newCall(method, options)) {
-      @Override
-      public void start(Listener<R> listener, Metadata headers) {
-        String hint = options.getOption(HINT);
-        // One of the caller's own interceptors stays.
-        if (!hint.isEmpty() && !headers.containsKey(HEADER)) {
-          headers.put(HEADER, hint);
-        }
-        super.start(listener, headers);
-      }
-    };
   }
 }

@@ -78,7 +78,7 @@ final class Calls {
     return Single.defer(
         () -> {
           long deadline = System.nanoTime() + timeout.toNanos();
-          Context context = TraceContext.fork();
+          Context context = CallMetadata.fork(request);
           AtomicInteger attempts = new AtomicInteger();
           Single<R> result =
               Single.defer(() -> once(method, request, context, Math.max(left(deadline), 0)))
@@ -88,7 +88,7 @@ final class Calls {
                           failures.concatMapSingle(
                               failure -> pause(failure, attempts.incrementAndGet(), deadline)))
                   .observeOn(scheduler);
-          return TraceContext.resume(context, result);
+          return CallMetadata.resume(context, result);
         });
   }
 
@@ -129,12 +129,12 @@ final class Calls {
             failure -> Single.error(connection.isClosed() ? Errors.closed(1, failure) : failure));
   }
 
-  private <Q extends Message, R> Single<R> once(
+  private <Q, R> Single<R> once(
       MethodDescriptor<Q, R> method, Q request, Context context, long nanos) {
     return Single.create(
         emitter -> {
           ClientCall<Q, R> call =
-              connection.first().newCall(method, request, context, Duration.ofNanos(nanos));
+              connection.first().newCall(method, context, Duration.ofNanos(nanos));
           emitter.setCancellable(() -> call.cancel("The subscriber has disposed the call.", null));
           ClientCalls.asyncUnaryCall(call, request, new Observer<>(emitter, () -> answered = true));
         });

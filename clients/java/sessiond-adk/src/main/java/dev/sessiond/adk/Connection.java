@@ -1,6 +1,5 @@
 package dev.sessiond.adk;
 
-import com.google.protobuf.Message;
 import io.grpc.CallCredentials;
 import io.grpc.CallOptions;
 import io.grpc.ChannelCredentials;
@@ -53,8 +52,8 @@ final class Connection {
       Consumer<ManagedChannelBuilder<?>> configure) {
     this.builder =
         Grpc.newChannelBuilder(address.target(), credentials)
-            // They run after interceptors that are added later, and keep what those have set.
-            .intercept(new TraceContext(), new Affinity())
+            // Runs after interceptors that are added later, and keeps what they have set.
+            .intercept(new CallMetadata())
             // Calls does the retries, as it knows which calls may be sent again.
             .disableRetry()
             .keepAliveTime(KEEP_ALIVE.toSeconds(), TimeUnit.SECONDS)
@@ -124,20 +123,18 @@ final class Connection {
     private int watches;
 
     /**
-     * Begins a call that will send {@code request}, with a deadline of its own: a call of the
-     * server around us must not end ours by its deadline or its cancellation, but its tracing keys
-     * stay.
+     * Begins a call with a deadline of its own: a call of the server around us must not end ours by
+     * its deadline or its cancellation, but its tracing keys stay.
      */
-    <Q extends Message, R> ClientCall<Q, R> newCall(
-        MethodDescriptor<Q, R> method, Q request, Context context, @Nullable Duration timeout) {
-      CallOptions hinted = Affinity.of(request, options);
+    <Q, R> ClientCall<Q, R> newCall(
+        MethodDescriptor<Q, R> method, Context context, @Nullable Duration timeout) {
       Context previous = context.attach();
       try {
         return channel.newCall(
             method,
             timeout == null
-                ? hinted
-                : hinted.withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS));
+                ? options
+                : options.withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS));
       } finally {
         context.detach(previous);
       }

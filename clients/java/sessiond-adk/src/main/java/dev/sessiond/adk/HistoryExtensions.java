@@ -60,7 +60,8 @@ abstract class HistoryExtensions {
   /**
    * Reads events by their ids and sequences, also those that a rewind hid. Without refs it sends
    * nothing. Fails with {@link SessiondNotFoundException} if the session does not exist, and with
-   * an {@link IllegalArgumentException} if an id is empty or has half a surrogate pair.
+   * an {@link IllegalArgumentException} if an id is empty or has half a surrogate pair. The server
+   * refuses a negative sequence ({@link SessiondInvalidException}).
    */
   public Single<FoundEvents> getEvents(SessionKey key, List<EventRef> refs) {
     return reader()

@@ -30,7 +30,10 @@ import org.jspecify.annotations.Nullable;
 /** Reads sessions, events and state. */
 final class Reader {
 
-  /** The server's maximum. It also cuts pages at the size of a message. */
+  /**
+   * The server's maximum, which is also the most refs of a request. It also cuts pages at the size
+   * of a message.
+   */
   static final int PAGE_SIZE = 1000;
 
   /** How often a session is read that is replaced in the middle of it. */

@@ -47,7 +47,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
 
   @Override
   protected void subscribeActual(Subscriber<? super WatchItem> subscriber) {
-    Following following = new Following(subscriber, TraceContext.fork());
+    Following following = new Following(subscriber, CallMetadata.fork(scope.message()));
     subscriber.onSubscribe(following);
     following.begin();
   }
@@ -163,7 +163,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
               .setJsonForm(JsonForm.JSON_FORM_TEXT)
               .build();
       ClientCall<WatchRequest, WatchResponse> opened =
-          channel.newCall(WatchServiceGrpc.getWatchMethod(), request, context, null);
+          channel.newCall(WatchServiceGrpc.getWatchMethod(), context, null);
       call = opened;
       received = false;
       snapshotRequested = false;

@@ -41,7 +41,7 @@ final class GetEventsTest extends ServerTest {
   }
 
   private static List<Long> sequences(FoundEvents found) {
-    return found.events().stream().map(StoredEvent::sequence).toList();
+    return found.found().stream().map(StoredEvent::sequence).toList();
   }
 
   @ParameterizedTest
@@ -57,9 +57,9 @@ final class GetEventsTest extends ServerTest {
     Map<Long, StoredEvent> listed =
         service.storedEvents(key, 0, true).toList().blockingGet().stream()
             .collect(Collectors.toMap(StoredEvent::sequence, stored -> stored));
-    assertThat(found.events()).isEqualTo(sequences(found).stream().map(listed::get).toList());
-    assertThat(found.events().get(0).rewound()).isTrue();
-    assertThat(found.events().get(1).rewound()).isFalse();
+    assertThat(found.found()).isEqualTo(sequences(found).stream().map(listed::get).toList());
+    assertThat(found.found().get(0).rewound()).isTrue();
+    assertThat(found.found().get(1).rewound()).isFalse();
   }
 
   @Test
@@ -83,17 +83,17 @@ final class GetEventsTest extends ServerTest {
     SessionKey key = append(service, 6, "x".repeat(900_000));
     FoundEvents found =
         service.getEvents(key, refs(6, "none", "e2", 4, 1, "e3", 8, "e5", 6)).blockingGet();
-    assertThat(found.events().stream().map(stored -> stored.event().id()))
+    assertThat(found.found().stream().map(stored -> stored.event().id()))
         .containsExactly("e6", "e2", "e4", "e1", "e3", "e5", "e6")
         .inOrder();
-    for (StoredEvent stored : found.events()) {
+    for (StoredEvent stored : found.found()) {
       assertThat(stored.event().stringifyContent().length()).isEqualTo(900_000);
     }
     assertThat(found.missing()).isEqualTo(refs("none", 8));
   }
 
   @Test
-  void aMissingSessionAndAnEmptyIdAreErrors() throws Exception {
+  void aMissingSessionAnEmptyIdAndANegativeSequenceAreErrors() throws Exception {
     SessiondSessionService service = connect(MEMORY);
     SessionKey key = append(service, 0, "");
     SessionKey missing = new SessionKey(APP, USER, "no");
@@ -101,5 +101,7 @@ final class GetEventsTest extends ServerTest {
         SessiondNotFoundException.class, () -> service.getEvents(missing, refs(1)).blockingGet());
     assertThrows(
         IllegalArgumentException.class, () -> service.getEvents(key, refs("")).blockingGet());
+    assertThrows(
+        SessiondInvalidException.class, () -> service.getEvents(key, refs(-1)).blockingGet());
   }
 }

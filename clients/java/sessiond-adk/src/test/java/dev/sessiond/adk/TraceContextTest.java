@@ -75,7 +75,7 @@ final class TraceContextTest extends ServerTest {
                 });
     ScriptedServer server = closing(new ScriptedServer());
     SessiondSessionService service = closing(new SessiondSessionService(server.address()));
-    try (Logged logged = new Logged(TraceContext.class)) {
+    try (Logged logged = new Logged(CallMetadata.class)) {
       Context.root().with(Span.wrap(broken)).wrap(() -> use(service)).call();
       assertThat(logged.messages()).hasSize(2);
     }

@@ -1,6 +1,7 @@
 package dev.sessiond.adk;
 
 import com.google.adk.telemetry.Tracing;
+import com.google.protobuf.Message;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ClientCall;
@@ -14,17 +15,27 @@ import io.reactivex.rxjava3.core.Single;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Sends the OpenTelemetry context of the caller as {@code traceparent} and {@code tracestate}. */
-final class TraceContext implements ClientInterceptor {
+/**
+ * Sends the OpenTelemetry context of the caller as {@code traceparent} and {@code tracestate}, and
+ * the hint of {@link Affinity} as {@code sessiond-affinity}.
+ */
+final class CallMetadata implements ClientInterceptor {
 
-  private static final Logger logger = LoggerFactory.getLogger(TraceContext.class);
+  private static final Logger logger = LoggerFactory.getLogger(CallMetadata.class);
 
   private static final Context.Key<io.opentelemetry.context.Context> SPAN =
       Context.key("sessiond-span");
 
-  /** gRPC's context of a call that begins now. Attempts run on threads that know no span. */
-  static Context fork() {
-    return Context.current().withValue(SPAN, io.opentelemetry.context.Context.current()).fork();
+  private static final Context.Key<String> AFFINITY = Context.key("sessiond-affinity");
+
+  /**
+   * gRPC's context of a call that begins now and concerns {@code target}: its request or its scope.
+   * Attempts run on threads that know no span.
+   */
+  static Context fork(Message target) {
+    return Context.current()
+        .withValues(SPAN, io.opentelemetry.context.Context.current(), AFFINITY, Affinity.of(target))
+        .fork();
   }
 
   /** Emits the result of a call in the context in which it began: the agent goes on from there. */
@@ -36,11 +47,15 @@ final class TraceContext implements ClientInterceptor {
   public <Q, R> ClientCall<Q, R> interceptCall(
       MethodDescriptor<Q, R> method, CallOptions options, Channel next) {
     io.opentelemetry.context.Context span = SPAN.get();
+    String affinity = AFFINITY.get();
     return new SimpleForwardingClientCall<Q, R>(next.newCall(method, options)) {
       @Override
       public void start(Listener<R> listener, Metadata headers) {
         if (span != null) {
           inject(span, headers);
+        }
+        if (affinity != null) {
+          put(headers, "sessiond-affinity", affinity);
         }
         super.start(listener, headers);
       }
@@ -52,7 +67,7 @@ final class TraceContext implements ClientInterceptor {
     try {
       // Not the propagators of GlobalOpenTelemetry: asking for them would initialize it before
       // the application has.
-      W3CTraceContextPropagator.getInstance().inject(span, headers, TraceContext::put);
+      W3CTraceContextPropagator.getInstance().inject(span, headers, CallMetadata::put);
     } catch (RuntimeException e) {
       logger.warn("a call is sent without its trace context", e);
     }
