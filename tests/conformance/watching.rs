@@ -167,7 +167,7 @@ pub async fn a_page_has_the_expiration_of_its_session(fixture: &mut Fixture) {
 
 /// A store that lost commits: what comes next would be taken for what was seen.
 pub async fn a_position_beyond_the_end_is_an_error(fixture: &mut Fixture) {
-    let created = fixture.new_session("a/u/s", &[("app:k", "1")]).await;
+    let created = fixture.new_session("a/u/s", &[("app:k", "1"), ("user:k", "1")]).await;
     let beyond = Position {
         incarnation: created.incarnation,
         sequence: i64::MAX as u64,
@@ -177,4 +177,16 @@ pub async fn a_position_beyond_the_end_is_an_error(fixture: &mut Fixture) {
         let refused = fixture.read_changes(follow(path, beyond)).await;
         assert_eq!(refused.unwrap_err(), Error::cursor_ahead(), "{path}");
     }
+    // Each by itself is ahead.
+    let end = fixture.position("a/u/s").await;
+    let far = beyond.sequence;
+    for ahead in [
+        Position { sequence: end.sequence + 1, ..end },
+        Position { versions: ScopeVersions { application: far, ..end.versions }, ..end },
+        Position { versions: ScopeVersions { user: far, ..end.versions }, ..end },
+    ] {
+        let refused = fixture.read_changes(follow("a/u/s", ahead)).await;
+        assert_eq!(refused.unwrap_err(), Error::cursor_ahead(), "{ahead:?}");
+    }
+    fixture.read_changes(follow("a/u/s", end)).await.unwrap();
 }

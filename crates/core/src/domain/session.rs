@@ -187,3 +187,19 @@ impl State {
         damaged.take(DAMAGED_KEYS).map(|entry| entry.key.to_string()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_of_small_keys_is_charged_its_entries() {
+        let entry = |number: u64| StateEntry {
+            key: StateKey::new(number.to_string()).unwrap(),
+            value: Json::from_stored("1".to_owned()),
+            version: number,
+        };
+        let state = State((0..1000).map(entry).collect());
+        assert!(state.bytes() >= 1000 * size_of::<StateEntry>() + state.text_len());
+    }
+}
