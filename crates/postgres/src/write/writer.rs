@@ -156,9 +156,14 @@ impl Writer {
         let is_pooled = self.shared.options.settings.unnamed_statements;
         if numbers > 0 && (is_pooled || self.numbers_end.saturating_sub(next_id) < numbers) {
             let block = if is_pooled { numbers } else { NUMBERS.max(numbers) };
-            self.shared.begin(connection).await?;
+            // Its own connection was looked at when it was opened.
+            if is_pooled {
+                self.shared.begin(connection).await?;
+            }
             self.loaded.next_id = take_numbers(connection, block).await?;
-            connection.commit().await?;
+            if is_pooled {
+                connection.commit().await?;
+            }
             self.numbers_end = self.loaded.next_id + block;
         }
         let record = Columns::new(RECORD)
