@@ -1,11 +1,15 @@
 //! The settings of `sessiond serve`: flags, each with an environment variable.
 
+mod http;
+
 use std::{num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{
     Args, ValueEnum,
     builder::{BoolishValueParser, NonEmptyStringValueParser},
 };
+
+pub use http::{HttpArgs, HttpListen};
 
 use crate::{
     files::FileMode,
@@ -136,6 +140,9 @@ pub struct Config {
     // Behind the flags above, which would otherwise stand under the heading of the one before them.
     #[command(flatten)]
     pub tls: TlsArgs,
+
+    #[command(flatten)]
+    pub http: HttpArgs,
 
     #[command(flatten)]
     pub identity: IdentityArgs,

@@ -9,6 +9,8 @@
 
 pub mod memory;
 
+use prost_reflect::DescriptorPool;
+
 /// `sessiond.v1`.
 #[allow(clippy::too_many_lines, reason = "it is generated")]
 pub mod v1 {
@@ -18,6 +20,15 @@ pub mod v1 {
 /// The encoded `FileDescriptorSet` of the contract, for reflection.
 pub const DESCRIPTOR_SET: &[u8] =
     include_bytes!(concat!(env!("OUT_DIR"), "/sessiond_descriptor.bin"));
+
+/// Descriptors of the contract, with those of the details of errors.
+#[expect(clippy::expect_used, reason = "descriptors are compiled in, and every test reads them")]
+pub fn pool() -> DescriptorPool {
+    let mut pool = DescriptorPool::decode(DESCRIPTOR_SET).expect("the contract's descriptors");
+    pool.decode_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+        .expect("descriptors of google.rpc");
+    pool
+}
 
 /// The code as gRPC spells it: `NOT_FOUND`, not `NotFound`.
 pub const fn code_name(code: tonic::Code) -> &'static str {

@@ -12,6 +12,7 @@ mod dispatch;
 mod drain;
 mod exposed;
 mod health;
+mod http;
 mod identity;
 mod listener;
 mod messages;
@@ -33,7 +34,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     access::Policies,
-    config::{Config, Listen},
+    config::{Config, HttpListen, Listen},
     engine::{Engine, EngineOptions, new_store_id},
     metrics::{MethodKind, Metrics},
     rpc::{self, BareIds},
@@ -41,18 +42,22 @@ use crate::{
 };
 use call_log::CallNotes;
 use connection_limit::{ConnectionLimit, within_descriptors};
-use connections::Edge;
+use connections::{Edge, Listeners};
 use dispatch::Dispatch;
 use drain::InFlight;
 use health::Phase;
+use http::Http;
 use identity::Authenticator;
 use listener::Listener;
 use reload::Reload;
 use tls::{Protocol, Tls};
 use traces::Traces;
 
+/// Where HTTP is served unless a flag says otherwise.
+const HTTP_DEFAULT: &str = "127.0.0.1:8380";
+
 pub struct Running {
-    address: String,
+    addresses: Addresses,
     engine: Arc<Engine>,
     phase: watch::Sender<Phase>,
     serving: AbortOnDropHandle<()>,
@@ -73,9 +78,13 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let policies =
         policy.as_ref().map_or_else(Policies::open, |policy| Policies::of(policy.subscribe()));
     let authenticator = Arc::new(Authenticator::load(&config.identity, &policies)?);
-    let (listener, admin) = bind(config, tls.as_ref()).await?;
-    let (address, admin_address) = (listener.address(), admin.as_ref().map(Listener::address));
     let phase = watch::Sender::new(Phase::Starting);
+    let (listeners, admin) = bind(config, tls.as_ref(), &phase).await?;
+    let addresses = Addresses {
+        listen: listeners.grpc.address(),
+        http: listeners.http.as_ref().map(|(listener, _)| listener.address()),
+        admin: admin.as_ref().map(Listener::address),
+    };
     let (services, in_flight) = (Arc::new(OnceLock::new()), InFlight::default());
     // Only the admin listener shows metrics.
     let calls = admin.is_some().then(|| metrics.calls(methods()));
@@ -89,7 +98,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     );
     let edge = Edge { dispatch, authenticator: Arc::clone(&authenticator) };
     let limit = ConnectionLimit::new(max_connections(config), metrics.connections.clone());
-    let serving = spawn(connections::serve(listener, limit, edge, phase.subscribe()));
+    let serving = spawn(connections::serve(listeners, limit, edge, phase.subscribe()));
     let mut background = Vec::new();
     if let Some(listener) = admin {
         let routes = admin::routes(phase.subscribe(), Arc::clone(&metrics));
@@ -109,9 +118,9 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     // It is set nowhere else.
     let _ = services.set(routes);
     phase.send_replace(Phase::Open(*engine.store.condition().borrow()));
-    tell_ready(config, &address, admin_address.as_deref(), recovered);
+    tell_ready(config, &addresses, recovered);
     let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running { address, engine, phase, serving, background, in_flight, traces, drain_timeout })
+    Ok(Running { addresses, engine, phase, serving, background, in_flight, traces, drain_timeout })
 }
 
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
@@ -173,7 +182,7 @@ async fn open(
 }
 
 /// Logs once what this server is. `recovered`: bytes of commits that a process left which did not close the file.
-fn tell_ready(config: &Config, listen: &str, admin_listen: Option<&str>, recovered: Option<u64>) {
+fn tell_ready(config: &Config, addresses: &Addresses, recovered: Option<u64>) {
     let Config { identity, limits, tls, .. } = config;
     let callers = [
         (identity.token_hashes.is_some(), "tokens"),
@@ -186,8 +195,9 @@ fn tell_ready(config: &Config, listen: &str, admin_listen: Option<&str>, recover
     let policy = identity.policy.as_ref().map(|path| path.display().to_string());
     tracing::info!(
         version = concat!(env!("CARGO_PKG_VERSION"), env!("COMMIT_SUFFIX")),
-        listen,
-        admin_listen,
+        listen = addresses.listen,
+        http_listen = addresses.http,
+        admin_listen = addresses.admin,
         store = store::public_url(&config.store.url),
         tls = tls.tls_cert.is_some(),
         callers,
@@ -200,12 +210,24 @@ fn tell_ready(config: &Config, listen: &str, admin_listen: Option<&str>, recover
     );
 }
 
-/// Binds the listener of calls, and perhaps that of `--admin-listen`.
-async fn bind(config: &Config, tls: Option<&Tls>) -> Result<(Listener, Option<Listener>), String> {
-    let Config { listen, admin_listen, admin_insecure, .. } = config;
+/// The addresses of the listeners, as clients write them.
+struct Addresses {
+    listen: String,
+    http: Option<String>,
+    admin: Option<String>,
+}
+
+/// Binds the listeners of calls, and perhaps that of `--admin-listen`.
+async fn bind(
+    config: &Config,
+    tls: Option<&Tls>,
+    phase: &watch::Sender<Phase>,
+) -> Result<(Listeners, Option<Listener>), String> {
+    let Config { listen, admin_listen, admin_insecure, http, .. } = config;
     let is_tcp = |listen: &Listen| matches!(listen, Listen::Tcp(_));
     let admin_uses_tls = !admin_insecure && admin_listen.as_ref().is_some_and(is_tcp);
-    if tls.is_some() && !is_tcp(listen) && !admin_uses_tls {
+    let http_uses_tls = matches!(&http.http_listen, Some(HttpListen::On(Listen::Tcp(_))));
+    if tls.is_some() && !is_tcp(listen) && !admin_uses_tls && !http_uses_tls {
         return Err("--tls-cert is for a TCP address. Drop it: the permissions of its folder protect a Unix socket.".into());
     }
     if config.identity.unix_peers && is_tcp(listen) {
@@ -213,18 +235,48 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<(Listener, Option<Li
             "--unix-peers is for a Unix socket. Drop it, or pass --listen unix:PATH.".into()
         );
     }
-    let calls = Listener::bind(listen, Protocol::Grpc, config, tls).await?;
+    let grpc = Listener::bind(listen, Protocol::Grpc, config, tls).await?;
+    let http = bind_http(config, tls, &grpc).await?;
+    let http = http.map(|listener| {
+        let http = Http::new(&config.http, &listener, phase.subscribe());
+        (listener, http)
+    });
     let admin = match admin_listen {
-        Some(listen) => Some(Listener::bind(listen, Protocol::Http, config, tls).await?),
+        Some(listen) => Some(Listener::bind(listen, Protocol::Admin, config, tls).await?),
         None => None,
     };
-    Ok((calls, admin))
+    Ok((Listeners { grpc, http }, admin))
+}
+
+/// Binds the listener of HTTP: the one that is asked for, or, beside a loopback address of gRPC, the default one if that is free.
+async fn bind_http(
+    config: &Config,
+    tls: Option<&Tls>,
+    grpc: &Listener,
+) -> Result<Option<Listener>, String> {
+    match &config.http.http_listen {
+        Some(HttpListen::Off) => Ok(None),
+        Some(HttpListen::On(listen)) => {
+            Listener::bind(listen, Protocol::Http, config, tls).await.map(Some)
+        }
+        None if grpc.tcp().is_some_and(|(_, address)| address.ip().is_loopback()) => {
+            let default = Listen::Tcp(HTTP_DEFAULT.to_owned());
+            let bound = Listener::bind(&default, Protocol::Http, config, tls).await;
+            Ok(bound.inspect_err(|error| tracing::warn!(error, "no HTTP listener")).ok())
+        }
+        None => Ok(None),
+    }
 }
 
 impl Running {
     /// The address, as `--server` takes it: `127.0.0.1:50051` with the real port, `https://…` with TLS, or `unix:/path`.
     pub fn address(&self) -> &str {
-        &self.address
+        &self.addresses.listen
+    }
+
+    /// The address of the HTTP listener, if there is one, in the same form.
+    pub fn http_address(&self) -> Option<&str> {
+        self.addresses.http.as_deref()
     }
 
     /// Serves until `signal`, then drains. Returns whether the drain completed within its timeout.

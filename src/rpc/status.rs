@@ -86,6 +86,8 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::Conflict { sequence, keys } => conflict(*sequence, keys),
         Error::Replaced(scope) => replaced(scope),
         Error::PermissionDenied(denial) => permission_denied(denial),
+        Error::NotOverHttp => new(Reason::NotOverHttp, NOT_OVER_HTTP),
+        Error::ReadOnlyListener => new(Reason::ReadOnlyListener, READ_ONLY_LISTENER),
         Error::AmbiguousSessionId(id) => {
             new(Reason::AmbiguousSessionId, AMBIGUOUS_SESSION_ID).with("session_id", id)
         }
@@ -164,6 +166,10 @@ const OUTCOME_UNKNOWN: &str = "The store failed during the commit, \
     Retry with the same event id or request id.";
 const EXPIRED_IN_QUEUE: &str = "The deadline passed while the call was queued, \
     and nothing was applied. Retry with a later deadline.";
+const READ_ONLY_LISTENER: &str = "This HTTP listener takes reads only. \
+    Send changes to the gRPC address of the server.";
+const NOT_OVER_HTTP: &str = "Streams of a client are served over gRPC alone. \
+    Call AppendEvents, or use the gRPC address of the server.";
 const CREDENTIAL_MISSING: &str = "The call has no credential. \
     Send the metadata `authorization: Bearer TOKEN`, or connect with a client certificate.";
 const CREDENTIAL_EXPIRED: &str = "The token or the client certificate has expired. \

@@ -131,7 +131,12 @@ async fn ready(
             return (StatusCode::BAD_REQUEST, "Pass writes=true, writes=false or nothing.\n");
         }
     };
-    let reason = match *phase.borrow() {
+    readiness(*phase.borrow(), with_writes)
+}
+
+/// Whether calls are taken, or writes as well.
+pub fn readiness(phase: Phase, with_writes: bool) -> (StatusCode, &'static str) {
+    let reason = match phase {
         Phase::Open(Condition::Ready) => return (StatusCode::OK, "ok\n"),
         Phase::Open(Condition::DiskFull) if !with_writes => {
             return (StatusCode::OK, "ok for reads and deletions: the disk is full\n");

@@ -1,6 +1,6 @@
 //! The accept loop: hyper serves every connection until its client leaves or the server shuts down.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, io, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{AbortHandle, Abortable};
 use hyper_util::{
@@ -23,6 +23,7 @@ use super::{
     connection_limit::{ConnectionLimit, IsKnown},
     dispatch::Dispatch,
     health::{Phase, draining},
+    http::Http,
     identity::Authenticator,
     listener::{Listener, Stream, peer},
     socket::Socket,
@@ -62,9 +63,31 @@ pub struct Edge {
     pub authenticator: Arc<Authenticator>,
 }
 
+/// The listeners of calls: of gRPC, and perhaps of HTTP.
+pub struct Listeners {
+    pub grpc: Listener,
+    pub http: Option<(Listener, Http)>,
+}
+
+impl Listeners {
+    /// The next connection, how TLS begins on it, and the service in front of its calls if it is one of HTTP.
+    async fn accept(&self) -> (Stream, Option<TlsAcceptor>, Option<Http>) {
+        let http = async {
+            match &self.http {
+                Some((listener, http)) => (listener.accept().await, http.clone()),
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            (stream, tls) = self.grpc.accept() => (stream, tls, None),
+            ((stream, tls), http) = http => (stream, tls, Some(http)),
+        }
+    }
+}
+
 /// Accepts connections until the shutdown, then waits until the last of them has ended.
 pub async fn serve(
-    listener: Listener,
+    listeners: Listeners,
     mut limit: ConnectionLimit,
     edge: Edge,
     phase: watch::Receiver<Phase>,
@@ -72,9 +95,9 @@ pub async fn serve(
     let connections = GracefulShutdown::new();
     let mut stop = pin!(draining(phase.clone()));
     loop {
-        let (stream, tls) = tokio::select! {
+        let (stream, tls, http) = tokio::select! {
             () = &mut stop => break,
-            accepted = listener.accept() => accepted,
+            accepted = listeners.accept() => accepted,
         };
         // Its client is told by the end of the connection.
         let Some(permit) = limit.permit().await else { continue };
@@ -82,30 +105,30 @@ pub async fn serve(
         let is_known = IsKnown::default();
         let known = Arc::clone(&is_known);
         let task = tokio::spawn(async move {
-            accepted(stream, tls, edge, (phase, watcher), known).await;
+            accepted((stream, tls, http), edge, (phase, watcher), known).await;
             drop(permit);
         });
         limit.opened(task.abort_handle(), is_known);
     }
-    drop(listener);
+    drop(listeners);
     connections.shutdown().await;
 }
 
 async fn accepted(
-    stream: Stream,
-    tls: Option<TlsAcceptor>,
+    (stream, tls, http): (Stream, Option<TlsAcceptor>, Option<Http>),
     Edge { dispatch, authenticator }: Edge,
     (phase, watcher): (watch::Receiver<Phase>, Watcher),
     is_known: IsKnown,
 ) {
     let peer = peer(&stream);
+    let takes_writes = http.as_ref().is_none_or(|http| !http.is_read_only());
+    let dispatch = |caller| dispatch.with_caller(caller, peer, is_known, takes_writes);
     let Some(tls) = tls else {
         let caller = match &stream {
             Either::Left(_) => authenticator.of_tcp(None),
             Either::Right(unix) => authenticator.of_unix(unix.peer_cred()),
         };
-        return connection(stream, dispatch.with_caller(caller, peer, is_known), phase, watcher)
-            .await;
+        return connection(stream, dispatch(caller), http, phase, watcher).await;
     };
     let handshake = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), tls.accept(stream));
     let accepted = tokio::select! {
@@ -116,7 +139,7 @@ async fn accepted(
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let caller = authenticator.of_tcp(certificates.and_then(|chain| chain.first()));
-            connection(stream, dispatch.with_caller(caller, peer, is_known), phase, watcher).await;
+            connection(stream, dispatch(caller), http, phase, watcher).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a client could not begin TLS"),
         Err(_) => tracing::debug!("a client did not begin TLS in time"),
@@ -126,6 +149,7 @@ async fn accepted(
 async fn connection(
     mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     dispatch: Dispatch,
+    http: Option<Http>,
     phase: watch::Receiver<Phase>,
     watcher: Watcher,
 ) {
@@ -139,11 +163,20 @@ async fn connection(
     let (socket, polls) = Socket::new(stream, preface, in_flight, LINGER);
     let (end, registration) = AbortHandle::new_pair();
     dispatch.ends_with(end);
-    let http = http();
-    let service = TowerToHyperService::new(dispatch);
-    let served = watcher.watch(http.serve_connection(TokioIo::new(socket), service));
+    let (builder, io) = (self::http(http.is_none()), TokioIo::new(socket));
+    let served = match http {
+        None => {
+            let served = builder.serve_connection(io, TowerToHyperService::new(dispatch));
+            Abortable::new(polls.serve(watcher.watch(served)), registration).await
+        }
+        Some(http) => {
+            let service = TowerToHyperService::new(http.service(dispatch));
+            let served = builder.serve_connection(io, service);
+            Abortable::new(polls.serve(watcher.watch(served)), registration).await
+        }
+    };
     // The server has logged it if it ends the connection itself.
-    if let Ok(Err(error)) = Abortable::new(polls.serve(served), registration).await {
+    if let Ok(Err(error)) = served {
         tracing::debug!(error, "a connection failed");
     }
 }
@@ -160,8 +193,17 @@ async fn preface(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(super) fn http() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+pub(super) fn http(is_grpc: bool) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    if is_grpc {
+        builder = builder.http2_only();
+    }
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Also between two requests.
+        .header_read_timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS))
+        .max_buf_size(2 * HEADER_BYTES as usize);
     builder
         .http2()
         .timer(TokioTimer::new())

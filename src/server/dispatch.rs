@@ -12,6 +12,7 @@ use std::{
 };
 
 use futures_util::future::AbortHandle;
+use sessiond_connect::Meter;
 use tokio::sync::watch;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{
@@ -71,6 +72,7 @@ struct ConnectionState {
     open: Arc<AtomicUsize>,
     /// The address of the client, for the log.
     peer: Arc<str>,
+    takes_writes: bool,
 }
 
 struct Shared {
@@ -120,7 +122,8 @@ impl Dispatch {
         let health = HealthServer::new(PhaseHealth(phase.clone()));
         let methods = methods().into_iter().map(|it| (it.path.clone(), Arc::new(it))).collect();
         let admission = Admission::default();
-        let connection = ConnectionState::new(&account, None, Arc::default(), IsKnown::default());
+        let connection =
+            ConnectionState::new(&account, None, Arc::default(), IsKnown::default(), true);
         let shared =
             Shared { health, services, methods, phase, in_flight, admission, account, notes };
         Self { shared: Arc::new(shared), connection }
@@ -132,8 +135,10 @@ impl Dispatch {
         caller: Option<Arc<Caller>>,
         peer: Arc<str>,
         is_known: IsKnown,
+        takes_writes: bool,
     ) -> Self {
-        let connection = ConnectionState::new(&self.shared.account, caller, peer, is_known);
+        let account = &self.shared.account;
+        let connection = ConnectionState::new(account, caller, peer, is_known, takes_writes);
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
@@ -169,6 +174,7 @@ impl ConnectionState {
         caller: Option<Arc<Caller>>,
         peer: Arc<str>,
         is_known: IsKnown,
+        takes_writes: bool,
     ) -> Arc<Self> {
         let has_credential = caller.as_ref().is_none_or(|caller| caller.is_known());
         Arc::new(Self {
@@ -178,6 +184,7 @@ impl ConnectionState {
             is_known,
             open: Arc::default(),
             peer,
+            takes_writes,
         })
     }
 
@@ -226,6 +233,9 @@ impl Shared {
                 }
             };
         };
+        if method.has_side_effects && !connection.takes_writes {
+            return refused(request, &Error::ReadOnlyListener).await;
+        }
         let is_own = path.starts_with(SERVICES);
         // The client of a stream may send this much while the server reads nothing. Other requests are read as they come.
         if method.client_streams
@@ -267,6 +277,26 @@ impl Shared {
         let messages = Messages::new(body, &parts.headers, method, account, phase);
         let body = if is_one_message { messages.one().await? } else { messages.stream() };
         Ok(http::Request::from_parts(parts, body))
+    }
+}
+
+/// What HTTP buffers for a call, in the accounts of this one.
+struct Charge {
+    call: CallAccount,
+    connection: Arc<ConnectionAccount>,
+}
+
+impl sessiond_connect::Charge for Charge {
+    fn take(&self, bytes: usize) -> Result<(), Status> {
+        self.call.take(bytes).map_err(|full| refusal(&full))
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.call.give_back(bytes);
+    }
+
+    fn unread(&self, bytes: usize) -> Box<dyn Send + Sync> {
+        Box::new(self.connection.unread(bytes))
     }
 }
 
@@ -312,6 +342,10 @@ where
             let extensions = request.extensions_mut();
             extensions.insert(ConnectionId(connection.account.number));
             extensions.insert(account.clone());
+            if let Some(meter) = extensions.remove::<Meter>() {
+                let connection = Arc::clone(&connection.account);
+                meter.set(Arc::new(Charge { call: account.clone(), connection }));
+            }
             if let Principal::Identified(_) = principal {
                 extensions.insert(principal.clone());
                 // The layers below do not need the token, so they cannot log it.

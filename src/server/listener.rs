@@ -29,7 +29,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const BACKLOG: u32 = 1024;
 
 const GRPC_ADVICE: &str = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
-const HTTP_ADVICE: &str = "Pass --tls-cert and --tls-key, give --admin-listen 127.0.0.1 or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
+const HTTP_ADVICE: &str = "Pass --tls-cert and --tls-key, give --http-listen 127.0.0.1, a Unix socket or off, or pass --insecure to override.";
+const ADMIN_ADVICE: &str = "Pass --tls-cert and --tls-key, give --admin-listen 127.0.0.1 or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
 
 pub struct Listener {
     socket: Socket,
@@ -76,7 +77,8 @@ impl Listener {
     ) -> Result<Self, String> {
         let (flag, is_plain_meant, advice) = match protocol {
             Protocol::Grpc => ("--listen", config.insecure, GRPC_ADVICE),
-            Protocol::Http => ("--admin-listen", config.admin_insecure, HTTP_ADVICE),
+            Protocol::Http => ("--http-listen", config.insecure, HTTP_ADVICE),
+            Protocol::Admin => ("--admin-listen", config.admin_insecure, ADMIN_ADVICE),
         };
         let address = match listen {
             Listen::Tcp(address) => address,
@@ -90,7 +92,7 @@ impl Listener {
         let addresses = resolve(address).await?;
         let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
         // Probes take no certificate that they do not know.
-        let is_plain = protocol == Protocol::Http && (is_plain_meant || beyond.is_none());
+        let is_plain = protocol == Protocol::Admin && (is_plain_meant || beyond.is_none());
         let tls = tls.filter(|_| !is_plain);
         if let (Some(open), None, false) = (beyond, tls, is_plain_meant) {
             return Err(format!("Refusing to listen on {open} without TLS. {advice}"));
@@ -121,6 +123,14 @@ impl Listener {
                 Some(host)
             }
             _ => None,
+        }
+    }
+
+    /// The host of a TCP address, as it was passed, and the address.
+    pub fn tcp(&self) -> Option<(&str, SocketAddr)> {
+        match &self.socket {
+            Socket::Tcp(_, address, host) => Some((host, *address)),
+            Socket::Unix(..) => None,
         }
     }
 

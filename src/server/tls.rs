@@ -18,8 +18,10 @@ use crate::{config::TlsArgs, metrics::TlsMetrics, pem};
 pub enum Protocol {
     /// With a client certificate, if there are authorities of clients.
     Grpc,
-    /// A client certificate is optional: probes have none.
+    /// The same.
     Http,
+    /// A client certificate is optional: probes have none.
+    Admin,
 }
 
 /// The files, and what new connections use of them.
@@ -29,6 +31,7 @@ pub struct Tls(Arc<Reloaded<Configs>>);
 struct Configs {
     grpc: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
+    admin: Arc<ServerConfig>,
 }
 
 impl Tls {
@@ -42,7 +45,11 @@ impl Tls {
         let metrics = metrics.clone();
         let reloaded = Reloaded::load("certificate", files, move |files, contents| {
             let config = |protocol| config(files, contents, protocol).map(Arc::new);
-            let configs = Configs { grpc: config(Protocol::Grpc)?, http: config(Protocol::Http)? };
+            let configs = Configs {
+                grpc: config(Protocol::Grpc)?,
+                http: config(Protocol::Http)?,
+                admin: config(Protocol::Admin)?,
+            };
             report_expiry(&metrics, contents);
             Ok(configs)
         });
@@ -55,6 +62,7 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(match protocol {
             Protocol::Grpc => &configs.grpc,
             Protocol::Http => &configs.http,
+            Protocol::Admin => &configs.admin,
         }))
     }
 
@@ -110,7 +118,8 @@ fn config(
     let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
     config.alpn_protocols = match protocol {
         Protocol::Grpc => vec![b"h2".to_vec()],
-        Protocol::Http => vec![b"http/1.1".to_vec()],
+        Protocol::Http => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Protocol::Admin => vec![b"http/1.1".to_vec()],
     };
     Ok(config)
 }
@@ -127,8 +136,8 @@ fn verifier(
     }
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
     let verifier = match protocol {
-        Protocol::Grpc => verifier,
-        Protocol::Http => verifier.allow_unauthenticated(),
+        Protocol::Grpc | Protocol::Http => verifier,
+        Protocol::Admin => verifier.allow_unauthenticated(),
     };
     verifier.build().map_err(|error| unusable(&error.to_string()))
 }

@@ -13,7 +13,9 @@ use sessiond::proto::{DESCRIPTOR_SET, code_name};
 use tokio::time::timeout;
 use tonic::{
     Code, Status,
-    client::Grpc,
+    body::Body,
+    client::{Grpc, GrpcService},
+    codegen::{self, Bytes, StdError},
     metadata::{KeyAndValueRef, MetadataMap},
     transport::Channel,
 };
@@ -21,6 +23,7 @@ use tonic_types::StatusExt as _;
 
 use crate::{
     harness::{PATIENCE, with_token},
+    over_http::OverHttp,
     raw::Raw,
 };
 
@@ -48,8 +51,14 @@ pub fn request(method: &MethodDescriptor, json: &Json) -> DynamicMessage {
 /// A caller: a connection, and the token that it sends.
 #[derive(Clone)]
 pub struct Client {
-    channel: Channel,
+    way: Way,
     token: Option<String>,
+}
+
+#[derive(Clone)]
+enum Way {
+    Grpc(Channel),
+    Http(OverHttp),
 }
 
 /// An answer as its caller sees it.
@@ -73,11 +82,20 @@ pub struct Refusal {
 
 impl Client {
     pub fn new(channel: Channel) -> Self {
-        Self { channel, token: None }
+        Self { way: Way::Grpc(channel), token: None }
+    }
+
+    /// The same caller over HTTP.
+    pub fn over_http(&self, way: OverHttp) -> Self {
+        Self { way: Way::Http(way), token: self.token.clone() }
+    }
+
+    pub fn is_over_http(&self) -> bool {
+        matches!(self.way, Way::Http(_))
     }
 
     pub fn with_token(&self, token: &str) -> Self {
-        Self { channel: self.channel.clone(), token: Some(token.to_owned()) }
+        Self { way: self.way.clone(), token: Some(token.to_owned()) }
     }
 
     /// The answer of a call. A watch counts as answered when it has caught up.
@@ -111,11 +129,28 @@ impl Client {
         &self,
         method: &MethodDescriptor,
         request: &DynamicMessage,
-        mut is_enough: impl FnMut(DynamicMessage) -> bool,
+        is_enough: impl FnMut(DynamicMessage) -> bool,
     ) -> (Vec<String>, Option<Status>) {
-        let mut client = Grpc::new(self.channel.clone());
+        match &self.way {
+            Way::Grpc(channel) => self.follow_on(channel.clone(), method, request, is_enough).await,
+            Way::Http(way) => self.follow_on(way.clone(), method, request, is_enough).await,
+        }
+    }
+
+    async fn follow_on<S: GrpcService<Body>>(
+        &self,
+        way: S,
+        method: &MethodDescriptor,
+        request: &DynamicMessage,
+        mut is_enough: impl FnMut(DynamicMessage) -> bool,
+    ) -> (Vec<String>, Option<Status>)
+    where
+        S::ResponseBody: codegen::Body<Data = Bytes> + Send + 'static,
+        <S::ResponseBody as codegen::Body>::Error: Into<StdError>,
+    {
+        let mut client = Grpc::new(way);
         if let Err(error) = client.ready().await {
-            panic!("the connection is lost: {error}");
+            panic!("the connection is lost: {}", error.into());
         }
         let messages = stream::iter([request.encode_to_vec()]);
         let call = with_token(self.token.as_deref(), messages);

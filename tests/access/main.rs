@@ -15,6 +15,7 @@ mod generate;
 mod limits;
 mod markers;
 mod matrix;
+mod over_http;
 mod reloads;
 mod setting;
 mod tenants;

@@ -12,6 +12,7 @@ use sessiond::domain::permission::{
 use crate::{
     calls::{Client, Refusal, method, request},
     cases::{Address, CASES, Case, Names, at},
+    over_http::OverHttp,
     setting::{Setting, caller, on_each_store, rule},
 };
 
@@ -70,7 +71,7 @@ impl Caller {
     }
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
     Allowed,
     Denied,
@@ -89,7 +90,9 @@ async fn every_rpc_needs_its_rights(setting: Setting) {
     let mut names: Vec<_> = callers.iter().map(|caller| caller.name.as_str()).collect();
     names.push("root");
     setting.set_tokens(&names);
-    let server = setting.start_with_tokens(&[]);
+    let socket = setting.path("http.sock");
+    let listen = format!("unix:{}", socket.display());
+    let server = setting.start_with_tokens(&["--http-listen", &listen]);
     let root = caller(&server, "root").await;
     let mut counts = BTreeMap::new();
     for (place, case) in CASES.iter().enumerate() {
@@ -97,40 +100,60 @@ async fn every_rpc_needs_its_rights(setting: Setting) {
         create(&root, &there).await;
         let before = content(&root, &there).await;
         for (number, it) in callers.iter().enumerate() {
-            let client = caller(&server, &it.name).await;
             let outcome = it.outcome(case);
-            let context = format!("{} ({}) by {}", case.method, case.about, it.name);
-            let missing = at("shop", "alice", &format!("missing-{place}"));
             *counts.entry(format!("{outcome:?}")).or_insert(0) += 1;
-            if outcome == Outcome::Allowed {
-                // It may be deleted by the call.
-                let own = at("shop", "alice", &format!("own-{place}-{number}"));
-                create(&root, &own).await;
-                let answer = client.ask(case.method, &(case.request)(&own)).await;
-                assert_eq!(answer.refusal, None, "{context}");
-                continue;
+            let client = caller(&server, &it.name).await;
+            let over_http = client.over_http(OverHttp::new(&socket));
+            for client in [client, over_http] {
+                let way = if client.is_over_http() { " over HTTP" } else { "" };
+                let context = format!("{} ({}) by {}{way}", case.method, case.about, it.name);
+                if client.is_over_http() && case.method == "AppendEventStream" {
+                    let refusal = client.ask(case.method, &(case.request)(&there)).await.refusal;
+                    assert_eq!(refusal.unwrap().reason, "NOT_OVER_HTTP", "{context}");
+                    continue;
+                }
+                if outcome == Outcome::Allowed {
+                    // It may be deleted by the call.
+                    let own = at("shop", "alice", &format!("own-{place}-{number}{way}"));
+                    create(&root, &own).await;
+                    let answer = client.ask(case.method, &(case.request)(&own)).await;
+                    assert_eq!(answer.refusal, None, "{context}");
+                    continue;
+                }
+                let missing = at("shop", "alice", &format!("missing-{place}"));
+                let of_there = refused(&client, case, &there, &context).await;
+                let of_missing = refused(&client, case, &missing, &context).await;
+                judge(outcome, [&of_there, &of_missing], it, case, &context);
+                assert_eq!(content(&root, &there).await, before, "{context} has changed it");
             }
-            let of_there = refused(&client, case, &there, &context).await;
-            let of_missing = refused(&client, case, &missing, &context).await;
-            match outcome {
-                Outcome::VisibleAndDenied => {
-                    assert_eq!(of_there.code, "PERMISSION_DENIED", "{context}");
-                    assert_eq!(of_missing.code, "NOT_FOUND", "{context}");
-                }
-                Outcome::Invisible => {
-                    assert_eq!(of_there.reason, "SESSION_NOT_FOUND", "{context}");
-                    assert_eq!(of_there, of_missing, "{context}");
-                }
-                _ => {
-                    assert_eq!(of_there, of_missing, "{context}");
-                    assert_names_nothing_else(&of_there, it, case, &context);
-                }
-            }
-            assert_eq!(content(&root, &there).await, before, "{context} has changed it");
         }
     }
     assert_eq!(counts.len(), 4, "every outcome was there: {counts:?}");
     server.stop();
+}
+
+/// Holds the refusals of what is there, and of what is missing, to the outcome.
+fn judge(
+    outcome: Outcome,
+    [of_there, of_missing]: [&Refusal; 2],
+    caller: &Caller,
+    case: &Case,
+    context: &str,
+) {
+    match outcome {
+        Outcome::VisibleAndDenied => {
+            assert_eq!(of_there.code, "PERMISSION_DENIED", "{context}");
+            assert_eq!(of_missing.code, "NOT_FOUND", "{context}");
+        }
+        Outcome::Invisible => {
+            assert_eq!(of_there.reason, "SESSION_NOT_FOUND", "{context}");
+            assert_eq!(of_there, of_missing, "{context}");
+        }
+        _ => {
+            assert_eq!(of_there, of_missing, "{context}");
+            assert_names_nothing_else(of_there, caller, case, context);
+        }
+    }
 }
 
 /// A refusal, with the id that was sent replaced.

@@ -74,7 +74,7 @@ class Server:
 
     def start(self) -> None:
         """Starts it, again on the same port."""
-        serve = [SERVER, "serve", "--listen", self.address, "--store", "memory:"]
+        serve = [SERVER, "serve", "--http-listen", "off", "--listen", self.address, "--store", "memory:"]
         self.process = subprocess.Popen(serve, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert self.process.stdout is not None
         listens = re.search(rb"listens on (\S+)", self.process.stdout.readline())

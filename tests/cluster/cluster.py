@@ -299,7 +299,7 @@ class Replica(Process):
 
     def __init__(self, name: str, store: str) -> None:
         self.address = f"127.0.0.1:{free_port()}"
-        serve = [PROGRAM, "serve", "--listen", self.address, "--store", store]
+        serve = [PROGRAM, "serve", "--http-listen", "off", "--listen", self.address, "--store", store]
         super().__init__(name, *WITH_US, *serve)
         self.client = Client(self.address)
 

@@ -37,7 +37,7 @@ impl Server {
     fn start_with(folder: &Path, arguments: &[&str]) -> Self {
         let store = format!("sqlite:{}", folder.join("readme.db").display());
         let mut child = Command::new(PROGRAM)
-            .args(["serve", "--store", &store])
+            .args(["serve", "--http-listen", "off", "--store", &store])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -56,7 +56,7 @@ fn the_commands_to_try_work(folder: &Path, arguments: &[&str]) {
     let Some(grpcurl) = grpcurl() else { return };
     let store = format!("sqlite:{}", folder.join("try.db").display());
     let mut command = Command::new(PROGRAM);
-    command.args(["serve", "--store", &store]).args(arguments);
+    command.args(["serve", "--http-listen", "off", "--store", &store]).args(arguments);
     let mut terminal = Terminal::run(&mut command, 400);
     terminal.wait_for("/CreateSession\n");
     let program = Path::new(PROGRAM).parent().unwrap();

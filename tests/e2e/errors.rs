@@ -88,7 +88,9 @@ async fn every_reason_is_provoked_or_excused(service: &Service) {
             "CREDENTIAL_INVALID",
             "CREDENTIAL_EXPIRED",
             "INTERNAL",
-            "PERMISSION_DENIED"
+            "PERMISSION_DENIED",
+            "READ_ONLY_LISTENER",
+            "NOT_OVER_HTTP"
         ],
         "{excused:?}"
     );
@@ -128,6 +130,9 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         }
         Reason::Internal => {
             return Err("needs a defect; the table of statuses is tested for its fixed text");
+        }
+        Reason::ReadOnlyListener | Reason::NotOverHttp => {
+            return Err("needs a call over HTTP; its listener is tested for both");
         }
         Reason::PermissionDenied => {
             return Err("needs a policy; each RPC is tested with one");

@@ -84,6 +84,7 @@ pub struct Service {
     directory: TempDir,
     arguments: Vec<String>,
     address: String,
+    http_address: Option<String>,
     channel: Channel,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<bool>,
@@ -103,7 +104,7 @@ impl Service {
     }
 
     async fn start(directory: TempDir, store: String, flags: &[&str]) -> Self {
-        let own = ["serve", "--listen", "127.0.0.1:0", "--store", &store];
+        let own = ["serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--store", &store];
         let arguments = own.iter().chain(flags).map(|&argument| argument.to_owned()).collect();
         Self::run(directory, arguments).await
     }
@@ -112,6 +113,7 @@ impl Service {
         let config = Program::parse_from(&arguments).config;
         let running = server::start(&config).await.unwrap();
         let address = running.address().to_owned();
+        let http_address = running.http_address().map(str::to_owned);
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(running.serve_until(async {
             // A test that panics drops the sender, which ends the server as well.
@@ -119,7 +121,7 @@ impl Service {
         }));
         let channel =
             Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-        Self { directory, arguments, address, channel, stop, ended }
+        Self { directory, arguments, address, http_address, channel, stop, ended }
     }
 
     /// Stops the server and sees that it drained.
@@ -135,7 +137,7 @@ impl Service {
 
     /// Stops the server. Whether it drained.
     async fn end(self) -> (TempDir, Vec<String>, bool) {
-        let Self { directory, arguments, address: _, channel, stop, ended } = self;
+        let Self { directory, arguments, channel, stop, ended, .. } = self;
         drop(channel);
         let _ = stop.send(());
         let drained = within("the end of the server", ended).await.unwrap();
@@ -167,6 +169,11 @@ impl Service {
     /// Where it listens.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where it serves HTTP.
+    pub fn http_address(&self) -> Option<&str> {
+        self.http_address.as_deref()
     }
 
     /// Another connection.

@@ -26,7 +26,8 @@ pub const fn code(reason: Reason) -> Code {
             Code::InvalidArgument
         }
         R::KeyOutsideScope => Code::InvalidArgument,
-        R::PermissionDenied => Code::PermissionDenied,
+        R::PermissionDenied | R::ReadOnlyListener => Code::PermissionDenied,
+        R::NotOverHttp => Code::Unimplemented,
         R::SessionNotFound => Code::NotFound,
         R::SessionExists | R::EventIdReused | R::RequestIdReused => Code::AlreadyExists,
         R::SequenceConflict | R::KeyConflict | R::SessionReplaced => Code::Aborted,
@@ -73,6 +74,7 @@ reasons! {
     SequenceConflict KeyConflict SessionReplaced AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore BeyondLastSequence
     StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable StoreBehind FileLost OutcomeUnknown ExpiredInQueue
     Damaged CredentialMissing CredentialInvalid CredentialExpired Internal PermissionDenied RateLimited
+    ReadOnlyListener NotOverHttp
 }
 
 /// The reason of this name.

@@ -27,6 +27,7 @@ mod guide;
 mod harness;
 mod health;
 mod hostile;
+mod http;
 mod idempotency;
 mod json_struct;
 mod json_text;

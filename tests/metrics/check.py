@@ -33,7 +33,7 @@ def scrape(path: Path) -> tuple[str, str]:
 def metrics_of_a_server(folder: Path) -> tuple[str, str]:
     """The metrics of a server that has had a few calls."""
     listen = folder / "admin.sock"
-    serve = [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--store", f"sqlite:{folder}/test.db"]
+    serve = [PROGRAM, "serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--store", f"sqlite:{folder}/test.db"]
     more = ["--admin-listen", f"unix:{listen}", "--metrics-applications", "2"]
     with subprocess.Popen([*serve, *more], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:

@@ -53,7 +53,7 @@ impl SmallDisk {
         let holder = self.holder.id().to_string();
         let store = format!("sqlite:{}", self.folder.path().join("test.db").display());
         let enter = ["-U", "-m", "-t", &holder, program()];
-        let serve = ["serve", "--listen", "127.0.0.1:0", "--store", &store];
+        let serve = ["serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--store", &store];
         let mut command = Command::new("nsenter");
         command.args(enter).args(serve).env_remove("SESSIOND_SERVER");
         Server::run(&mut command).unwrap_or_else(|ended| panic!("{}", ended.log))

@@ -87,8 +87,17 @@ fn a_file_from_before_the_first_release_is_refused_and_stays() {
     let before = fs::read(&path).unwrap();
     let file = path.to_str().unwrap();
     for arguments in [
-        &["serve", "--listen", "127.0.0.1:0", "--store", &store][..],
-        &["serve", "--verify", "--listen", "127.0.0.1:0", "--store", &store],
+        &["serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--store", &store][..],
+        &[
+            "serve",
+            "--http-listen",
+            "off",
+            "--verify",
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            &store,
+        ],
         &["migrate", "--dry-run", "--store", &store],
         &["migrate", "--store", &store],
         &["verify", file],

@@ -41,7 +41,17 @@ async fn what_a_server_makes_is_its_owners_unless_the_flags_say_otherwise() {
         let [calls, admin] =
             ["calls", "admin"].map(|name| format!("unix:{}", path(name).display()));
         let store = format!("sqlite:{}", path("test.db").display());
-        let own = ["serve", "--listen", &calls, "--admin-listen", &admin, "--store", &store];
+        let own = [
+            "serve",
+            "--http-listen",
+            "off",
+            "--listen",
+            &calls,
+            "--admin-listen",
+            &admin,
+            "--store",
+            &store,
+        ];
         let mut command = open_handed(&[&own, flags].concat());
         let server = Server::run(&mut command).unwrap_or_else(|ended| panic!("{}", ended.log));
         let session = ["session", "create", "--server", &calls, "--app", "a", "--user", "u"];

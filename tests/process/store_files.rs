@@ -126,7 +126,7 @@ fn open_to_all(folder: &Path) -> std::path::PathBuf {
 fn as_nobody(program: &Path, store: &Path) -> Command {
     let mut command = Command::new(program);
     let store = format!("sqlite:{}", store.display());
-    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store]);
+    command.args(["serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--store", &store]);
     // Only root may and must change; for anybody else the permissions count as they are.
     if fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0) {
         command.uid(NOBODY).gid(NOBODY);

@@ -239,7 +239,15 @@ fn a_server_on_a_terminal_shows_what_to_try() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = format!("sqlite:{}", folder.path().join("x.db").display());
     let mut command = Command::new(program());
-    let command = command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store]);
+    let command = command.args([
+        "serve",
+        "--http-listen",
+        "off",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        &store,
+    ]);
     let mut terminal = Terminal::run(command, 200);
     terminal.wait_for("/CreateSession");
     let text = terminal.stop();

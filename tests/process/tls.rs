@@ -251,7 +251,8 @@ fn files_that_cannot_be_used_are_named() {
         files.write("server", &pair);
         fs::write(files.path(broken), "nothing").unwrap();
         let flags = files.flags("server");
-        let arguments = ["serve", "--listen", "127.0.0.1:0", "--store", "memory:"];
+        let arguments =
+            ["serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--store", "memory:"];
         let output = Command::new(program()).args(arguments).args(&flags).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(
@@ -262,7 +263,8 @@ fn files_that_cannot_be_used_are_named() {
     }
     files.write("server", &pair);
     let flags = files.flags("server");
-    let arguments = ["serve", "--listen", "unix:socket", "--store", "memory:"];
+    let arguments =
+        ["serve", "--http-listen", "off", "--listen", "unix:socket", "--store", "memory:"];
     let output = Command::new(program()).args(arguments).args(&flags).output().unwrap();
     assert!(text(&output).contains("TCP"), "{}", text(&output));
     let output = Command::new(program()).args(["serve"]).args(&flags[..2]).output().unwrap();

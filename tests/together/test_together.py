@@ -43,7 +43,7 @@ class Server:
 
     def start(self) -> None:
         """Starts it, again on the same port."""
-        serve = [SERVER, "serve", "--listen", self.address, "--store", self.store]
+        serve = [SERVER, "serve", "--http-listen", "off", "--listen", self.address, "--store", self.store]
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 serve, cwd=self.directory, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=log

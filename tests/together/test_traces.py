@@ -49,7 +49,7 @@ def test_a_turn_is_one_trace_down_to_the_flush(agent: ModuleType, tmp_path: Path
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     with collector() as collected:
-        command = [SERVER, "serve", "--listen", "127.0.0.1:0", "--store", "sqlite:traces.db"]
+        command = [SERVER, "serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--store", "sqlite:traces.db"]
         # Calls that are in no trace, such as those of the command line, begin none.
         environment = ENVIRONMENT | {
             "OTEL_EXPORTER_OTLP_ENDPOINT": collected.address,

@@ -58,7 +58,7 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SESSIOND_")}
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [binary(), "serve", "--listen", listen, "--store", self.store, *self._more],
+                [binary(), "serve", "--http-listen", "off", "--listen", listen, "--store", self.store, *self._more],
                 cwd=self.directory,
                 env=environment,
                 stdout=subprocess.PIPE,

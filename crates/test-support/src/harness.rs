@@ -238,7 +238,7 @@ pub fn file_in(folder: &Path) -> String {
 pub fn serve_on(store: &str) -> Command {
     let mut command = Command::new(program());
     command
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", store])
+        .args(["serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--store", store])
         .env_remove("SESSIOND_SERVER");
     command
 }

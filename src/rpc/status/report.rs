@@ -55,7 +55,8 @@ const VIOLATION_OVERHEAD_BYTES: usize = 36;
 /// The code of an error on the wire. Without a wildcard, so that a new reason does not compile until it has one.
 const fn code(reason: Reason) -> Code {
     match reason {
-        Reason::PermissionDenied => Code::PermissionDenied,
+        Reason::PermissionDenied | Reason::ReadOnlyListener => Code::PermissionDenied,
+        Reason::NotOverHttp => Code::Unimplemented,
         Reason::SessionNotFound => Code::NotFound,
         Reason::SessionExists | Reason::EventIdReused | Reason::RequestIdReused => {
             Code::AlreadyExists

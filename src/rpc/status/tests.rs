@@ -114,6 +114,8 @@ fn rows() -> Vec<Row> {
         (Error::RateLimited { what: Limited::PrincipalAppends, limit: 9, retry_after_millis: 8 }, Code::ResourceExhausted, "RATE_LIMITED",
             &[("what", "principal_appends"), ("limit", "9"), ("retry_after_millis", "8")]),
         (Error::DiskFull, Code::ResourceExhausted, "DISK_FULL", &[("retry_after_millis", "5000")]),
+        (Error::ReadOnlyListener, Code::PermissionDenied, "READ_ONLY_LISTENER", &[]),
+        (Error::NotOverHttp, Code::Unimplemented, "NOT_OVER_HTTP", &[]),
         (Error::StoreBehind, Code::Unavailable, "STORE_BEHIND", &[]),
         (Error::FileLost, Code::Unavailable, "FILE_LOST", &[]),
         (Error::damaged(Damage::Log, "event 3 is missing"), Code::DataLoss, "DAMAGED", &[("what", "log")]),

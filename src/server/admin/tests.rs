@@ -30,7 +30,7 @@ async fn listener(address: &str, tls: Option<&Tls>) -> Listener {
     flags.extend(tls.is_none().then_some("--admin-insecure"));
     let config = Program::parse_from(flags).config;
     let listen = Listen::Tcp(address.to_owned());
-    Listener::bind(&listen, Protocol::Http, &config, tls).await.unwrap()
+    Listener::bind(&listen, Protocol::Admin, &config, tls).await.unwrap()
 }
 
 #[tokio::test]

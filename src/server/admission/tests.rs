@@ -101,7 +101,7 @@ async fn a_connection_outlives_refusals_whose_messages_come_late() {
     let refuse = TowerToHyperService::new(Refusing(Arc::default()));
     let (mut client, server) = duplex(1 << 20);
     let served = tokio::spawn(async move {
-        http()
+        http(true)
             .serve_connection(TokioIo::new(server), refuse)
             .await
             .map_err(|error| error.to_string())

@@ -40,11 +40,11 @@ async fn a_connection_without_a_preface_is_closed() {
     let began = Instant::now();
     let (mut client, server) = duplex(64);
     client.write_all(b"PRI * HT").await.unwrap();
-    connection(server, dispatch(), phase.subscribe(), watcher()).await;
+    connection(server, dispatch(), None, phase.subscribe(), watcher()).await;
     assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS);
     phase.send_replace(Phase::Draining);
     let (_client, server) = duplex(64);
-    connection(server, dispatch(), phase.subscribe(), watcher()).await;
+    connection(server, dispatch(), None, phase.subscribe(), watcher()).await;
     assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
 }
 
@@ -82,10 +82,14 @@ fn begun(
 ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
     let (client, server) = duplex(1 << 20);
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let dispatch =
-        dispatch(services, &phase, account).with_caller(caller, Arc::default(), Arc::default());
+    let dispatch = dispatch(services, &phase, account).with_caller(
+        caller,
+        Arc::default(),
+        Arc::default(),
+        true,
+    );
     let watcher = GracefulShutdown::new().watcher();
-    (connection(server, dispatch, phase.subscribe(), watcher), client, phase)
+    (connection(server, dispatch, None, phase.subscribe(), watcher), client, phase)
 }
 
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0a ping's";

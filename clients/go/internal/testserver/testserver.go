@@ -73,7 +73,7 @@ func (s *Server) start(listen string) {
 		s.tb.Fatal(err)
 	}
 	defer log.Close()
-	s.command = exec.Command(program, append([]string{"serve", "--listen", listen, "--store", s.store}, s.more...)...)
+	s.command = exec.Command(program, append([]string{"serve", "--http-listen", "off", "--listen", listen, "--store", s.store}, s.more...)...)
 	s.command.Dir = s.directory
 	s.command.Stderr = log
 	// The environment may configure a sessiond of its own, which must not affect the tests.

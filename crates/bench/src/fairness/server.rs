@@ -50,7 +50,7 @@ impl Process {
         let store = if store == "sqlite" { &file } else { store };
         let admin = free_address().map_err(failed("no free port"))?;
         let child = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--log", "error"])
+            .args(["serve", "--http-listen", "off", "--listen", "127.0.0.1:0", "--log", "error"])
             .args(["--admin-listen", &admin, "--store", store])
             .arg("--token-hashes")
             .arg(folder.path().join("tokens.toml"))

@@ -67,6 +67,10 @@ pub enum Error {
     Replaced(Scope),
     /// The caller lacks a right. Nothing was read.
     PermissionDenied(Denial),
+    /// The call came to a listener that takes reads only.
+    ReadOnlyListener,
+    /// The method has a stream of its client.
+    NotOverHttp,
     AmbiguousSessionId(SessionId),
     /// An operation met a value of a type that it cannot work on.
     TypeMismatch {

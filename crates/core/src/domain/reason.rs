@@ -20,6 +20,8 @@ named! {
         BadMessage = "BAD_MESSAGE",
         KeyOutsideScope = "KEY_OUTSIDE_SCOPE",
         PermissionDenied = "PERMISSION_DENIED",
+        ReadOnlyListener = "READ_ONLY_LISTENER",
+        NotOverHttp = "NOT_OVER_HTTP",
         SessionNotFound = "SESSION_NOT_FOUND",
         SessionExists = "SESSION_EXISTS",
         EventIdReused = "EVENT_ID_REUSED",

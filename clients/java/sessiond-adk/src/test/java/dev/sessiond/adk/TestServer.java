@@ -83,7 +83,7 @@ public final class TestServer implements AutoCloseable {
 
   private void start(String listen) throws IOException {
     List<String> command = new ArrayList<>(List.of(program().toString(), "serve"));
-    command.addAll(List.of("--listen", listen, "--store", store));
+    command.addAll(List.of("--http-listen", "off", "--listen", listen, "--store", store));
     command.addAll(more);
     ProcessBuilder builder = new ProcessBuilder(command).directory(directory.toFile());
     // The environment may configure a sessiond of its own.

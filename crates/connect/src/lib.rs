@@ -1,0 +1,110 @@
+//! The [Connect protocol](https://connectrpc.com/docs/protocol/) over any gRPC service: unary calls by POST in JSON and binary, reads by GET,
+//! and server streams.
+//!
+//! [`Connect`] is a service of HTTP in front of a service of gRPC. It turns a request into the one that a gRPC client would send, and the
+//! answer back, so that everything between (authentication, limits, logs, deadlines) stands in one place. Messages are converted by
+//! their descriptors.
+
+mod answer;
+mod call;
+mod codec;
+mod error;
+mod frames;
+mod request;
+mod service;
+
+use std::sync::{Arc, OnceLock};
+
+use prost_reflect::DescriptorPool;
+use tonic::{Code, Status};
+
+pub use answer::plain;
+pub use service::Connect;
+
+/// What a server sets.
+#[derive(Clone)]
+pub struct Options {
+    /// Describes the services, and the details of their errors.
+    pub pool: DescriptorPool,
+    /// Bytes of a request's message, before and after it is decompressed.
+    pub message_bytes: usize,
+    /// The status of a request that is refused here: its code, what is wrong, and what to do.
+    pub refusal: fn(Refused) -> Status,
+}
+
+/// Why a request is refused before the service sees it.
+pub enum Refused {
+    /// It is not a message of its type. What is wrong, and what to do.
+    Invalid(String, &'static str),
+    /// It has no message, or several.
+    NotOne,
+    /// Its message is compressed, and its headers do not say so.
+    Flags,
+    TooLarge,
+    /// The client streams, which a browser cannot.
+    ClientStreams,
+    /// Its compression is not known.
+    Compression,
+}
+
+impl Refused {
+    /// As the protocol says.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Invalid(..) => Code::InvalidArgument,
+            Self::Flags => Code::Internal,
+            Self::TooLarge => Code::ResourceExhausted,
+            Self::NotOne | Self::ClientStreams | Self::Compression => Code::Unimplemented,
+        }
+    }
+}
+
+/// Charges what a call buffers here. The service gets one with each request, as an extension, and sets what it charges.
+#[derive(Clone, Default)]
+pub struct Meter(Arc<OnceLock<Arc<dyn Charge>>>);
+
+/// An account of bytes.
+pub trait Charge: Send + Sync {
+    /// Charges bytes of a request. Errors: the status of a full account.
+    fn take(&self, bytes: usize) -> Result<(), Status>;
+
+    fn give_back(&self, bytes: usize);
+
+    /// Charges bytes of an answer until what it returns is dropped.
+    fn unread(&self, bytes: usize) -> Box<dyn Send + Sync>;
+}
+
+impl Meter {
+    pub fn set(&self, charge: Arc<dyn Charge>) {
+        // The first one stays.
+        let _ = self.0.set(charge);
+    }
+
+    fn get(&self) -> Option<&Arc<dyn Charge>> {
+        self.0.get()
+    }
+}
+
+/// What a request charged. It is given back at the end.
+struct Charged {
+    meter: Meter,
+    bytes: usize,
+}
+
+impl Charged {
+    fn take(&mut self, bytes: usize) -> Result<(), Status> {
+        if let Some(charge) = self.meter.get() {
+            charge.take(bytes)?;
+            self.bytes += bytes;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        if let Some(charge) = self.meter.get() {
+            charge.give_back(self.bytes);
+        }
+    }
+}

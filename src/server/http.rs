@@ -1,0 +1,240 @@
+//! HTTP in front of the services: the Connect protocol, health, and the checks that keep pages of others away.
+
+use std::{
+    convert::Infallible,
+    future::ready,
+    net::IpAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use sessiond_connect::{Connect, Options, Refused, plain};
+use tokio::sync::watch;
+use tonic::{
+    Status,
+    body::Body,
+    codegen::{
+        self, BoxFuture, Bytes, Service, StdError,
+        http::{
+            HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+            header::{
+                ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+                ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+                ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, HOST, ORIGIN, REFERRER_POLICY, VARY,
+                X_CONTENT_TYPE_OPTIONS,
+            },
+            uri::Authority,
+        },
+    },
+};
+
+use super::{
+    admin::readiness,
+    dispatch::Dispatch,
+    health::{Phase, refusal},
+    listener::Listener,
+};
+use crate::{
+    config::HttpArgs,
+    domain::{error::Error, limits::MESSAGE_BYTES},
+    proto,
+    rpc::status::bad_message,
+};
+
+const OTHER_HOST: &str = "The Host of the request is another one. Use localhost, the address of --http-listen or a name of --http-hosts.";
+const OTHER_ORIGIN: &str =
+    "The Origin of the request is another one. Use a page of this server or one of --http-origins.";
+
+/// Seconds that a browser remembers what another origin may do.
+const PREFLIGHT_SECS: &str = "7200";
+
+/// The HTTP listener's rules, the same for all of its connections.
+#[derive(Clone)]
+pub struct Http {
+    shared: Arc<Shared>,
+    connect: Connect<()>,
+}
+
+struct Shared {
+    /// `None`: a Unix socket, to which no browser gets.
+    hosts: Option<Hosts>,
+    origins: Vec<String>,
+    is_read_only: bool,
+    phase: watch::Receiver<Phase>,
+}
+
+/// The hosts that a request may name. Another one means that a page made its own name lead here.
+struct Hosts {
+    named: Vec<String>,
+    is_loopback: bool,
+}
+
+impl Hosts {
+    fn contain(&self, host: &str) -> bool {
+        let is_address = || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        self.named.iter().any(|it| it.eq_ignore_ascii_case(host))
+            || (!self.is_loopback && is_address())
+    }
+}
+
+impl Http {
+    pub fn new(args: &HttpArgs, listener: &Listener, phase: watch::Receiver<Phase>) -> Self {
+        let hosts = listener.tcp().map(|(host, address)| {
+            let own = match address.ip() {
+                IpAddr::V4(ip) => ip.to_string(),
+                IpAddr::V6(ip) => format!("[{ip}]"),
+            };
+            let own = ["localhost".to_owned(), host.to_owned(), own];
+            let named = own.into_iter().chain(args.http_hosts.iter().cloned()).collect();
+            Hosts { named, is_loopback: address.ip().is_loopback() }
+        });
+        let HttpArgs { http_origins, http_read_only, .. } = args;
+        let options =
+            Options { pool: proto::pool(), message_bytes: MESSAGE_BYTES, refusal: refused };
+        let origins = http_origins.clone();
+        let shared = Shared { hosts, origins, is_read_only: *http_read_only, phase };
+        Self { shared: Arc::new(shared), connect: Connect::new((), options) }
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.shared.is_read_only
+    }
+
+    /// The service of a connection.
+    pub fn service(&self, dispatch: Dispatch) -> HttpService {
+        let connect = self.connect.in_front_of(dispatch);
+        HttpService { shared: Arc::clone(&self.shared), connect }
+    }
+}
+
+/// The status of a request that is no message of its method.
+fn refused(refused: Refused) -> Status {
+    match refused {
+        Refused::Invalid(cause, advice) => bad_message(&cause, advice),
+        Refused::NotOne => bad_message("not one message", "Send one message per call."),
+        Refused::Flags => {
+            let advice = "Send 0 for a plain message, and 1 with `connect-content-encoding: gzip`.";
+            bad_message("its compression flag is wrong", advice)
+        }
+        Refused::TooLarge => refusal(&Error::MessageTooLarge),
+        Refused::ClientStreams => refusal(&Error::NotOverHttp),
+        Refused::Compression => {
+            bad_message("its compression is not known", "Compress it with gzip, or not at all.")
+        }
+    }
+}
+
+impl Shared {
+    /// Whether the request names this server. HTTP/2 has the host in its address.
+    fn is_meant<B>(&self, request: &Request<B>) -> bool {
+        let Some(hosts) = &self.hosts else { return true };
+        authority(request).is_some_and(|it| hosts.contain(it.host()))
+    }
+
+    /// Whether the page that sent the request may do so; the origin, if it is that of another server.
+    fn other_origin<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, ()> {
+        let Some(origin) = request.headers().get(ORIGIN) else { return Ok(None) };
+        let text = origin.to_str().map_err(drop)?.to_ascii_lowercase();
+        let own = authority(request);
+        let host = text.split_once("://").map(|(_, host)| host);
+        if own.is_some_and(|own| host.is_some_and(|it| own.as_str().eq_ignore_ascii_case(it))) {
+            return Ok(None);
+        }
+        self.origins.contains(&text).then(|| Some(origin.clone())).ok_or(())
+    }
+
+    /// The answer to a request that is no call.
+    fn answer<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, "/healthz") => {
+                let (code, text) = readiness(*self.phase.borrow(), false);
+                let mut response = Response::new(Body::new(text.to_owned()));
+                *response.status_mut() = code;
+                Some(response)
+            }
+            _ if !self.is_meant(request) => {
+                Some(plain(StatusCode::MISDIRECTED_REQUEST, Vec::new(), OTHER_HOST))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn authority<B>(request: &Request<B>) -> Option<Authority> {
+    let host = || Authority::try_from(request.headers().get(HOST)?.as_bytes()).ok();
+    request.uri().authority().cloned().or_else(host)
+}
+
+/// The answer to a browser that asks whether a page of another origin may call.
+fn preflight(asked: &HeaderMap) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_SECS));
+    if let Some(asked) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+    }
+    response
+}
+
+/// Headers of every answer: data is kept by no cache, and read as nothing else than it says.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (CACHE_CONTROL, "no-store"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+fn complete(mut response: Response<Body>, origin: Option<HeaderValue>) -> Response<Body> {
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    if let Some(origin) = origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
+        headers.insert(VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+/// What answers the requests of a connection.
+#[derive(Clone)]
+pub struct HttpService {
+    shared: Arc<Shared>,
+    connect: Connect<Dispatch>,
+}
+
+impl<B> Service<Request<B>> for HttpService
+where
+    B: codegen::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        if let Some(answer) = self.shared.answer(&request) {
+            return Box::pin(ready(Ok(complete(answer, None))));
+        }
+        let Ok(origin) = self.shared.other_origin(&request) else {
+            let answer = plain(StatusCode::FORBIDDEN, Vec::new(), OTHER_ORIGIN);
+            return Box::pin(ready(Ok(complete(answer, None))));
+        };
+        if origin.is_some() && request.method() == Method::OPTIONS {
+            let answer = preflight(request.headers());
+            return Box::pin(ready(Ok(complete(answer, origin))));
+        }
+        let answer = self.connect.call(request);
+        Box::pin(async move { Ok(complete(answer.await?, origin)) })
+    }
+}
+
+#[cfg(test)]
+mod tests;
