@@ -6,7 +6,7 @@
 
 import {camelCase} from './body.js';
 import type {Event, Session} from './contract.js';
-import {Num, isObject, toJson, tryJson, writeJson, type Json, type JsonObject} from './json.js';
+import {Raw, isObject, toJson, tryJson, writeJson, type Json, type JsonObject} from './json.js';
 
 const ENVELOPE = ['id', 'timestamp', 'invocationId', 'author', 'branch', 'actions'];
 const ACTIONS = [
@@ -135,7 +135,7 @@ function exactEvent(event: Event): Json {
   for (const [name, text] of isMarker ? [] : Object.entries(texts)) {
     if (text) {
       // Byte for byte.
-      exact.set(name, new Num(text));
+      exact.set(name, new Raw(text));
     }
   }
   return exact;
@@ -149,7 +149,7 @@ function objectOf(members: Record<string, unknown>): JsonObject {
 }
 
 /** Seconds since 1970 with every digit of an RFC 3339 time. ADK for Python needs a point. */
-export function stampOf(time: string): Num {
+export function stampOf(time: string): Raw {
   const [, whole = '', fraction = ''] = /^([^.Z]*)(?:\.(\d+))?Z$/.exec(time) ?? [];
   const seconds = Math.floor(Date.parse(`${whole}Z`) / 1000) || 0;
   const nanos = BigInt(seconds) * 1_000_000_000n + BigInt(fraction.padEnd(9, '0').slice(0, 9));
@@ -157,5 +157,5 @@ export function stampOf(time: string): Num {
   const digits = String(size % 1_000_000_000n)
     .padStart(9, '0')
     .replace(/0+$/, '');
-  return new Num(`${nanos < 0n ? '-' : ''}${size / 1_000_000_000n}.${digits || '0'}`);
+  return new Raw(`${nanos < 0n ? '-' : ''}${size / 1_000_000_000n}.${digits || '0'}`);
 }

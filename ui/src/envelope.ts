@@ -17,49 +17,40 @@ export function writeEnvelope(text: string): Uint8Array<ArrayBuffer> {
   return envelope;
 }
 
-/** Joins the pieces of a response to envelopes. */
+/** Makes envelopes of the pieces of a response. */
 export class EnvelopeReader {
   #pieces: Uint8Array[] = [];
   #length = 0;
+  #wanted = HEADER_BYTES;
 
   /** Adds a piece, and returns the envelopes that are complete now. */
   push(piece: Uint8Array): Envelope[] {
     this.#pieces.push(piece);
     this.#length += piece.length;
     const envelopes: Envelope[] = [];
-    for (let header = this.#peek(HEADER_BYTES); header; header = this.#peek(HEADER_BYTES)) {
-      const view = new DataView(header.buffer, header.byteOffset, header.byteLength);
-      const whole = this.#peek(HEADER_BYTES + view.getUint32(1));
-      if (!whole) {
-        break;
+    while (this.#length >= this.#wanted) {
+      const bytes = this.#joined();
+      const length = HEADER_BYTES + new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
+      this.#wanted = length;
+      if (bytes.length >= length) {
+        const text = new TextDecoder().decode(bytes.subarray(HEADER_BYTES, length));
+        envelopes.push({text, isEnd: ((bytes[0] ?? 0) & END) !== 0});
+        this.#pieces = [bytes.subarray(length)];
+        this.#length -= length;
+        this.#wanted = HEADER_BYTES;
       }
-      this.#drop(whole.length);
-      const text = new TextDecoder().decode(whole.subarray(HEADER_BYTES));
-      envelopes.push({text, isEnd: (view.getUint8(0) & END) !== 0});
     }
     return envelopes;
   }
 
-  /** The first bytes, if there are so many. Pieces are joined only then. */
-  #peek(count: number): Uint8Array | undefined {
-    if (this.#length < count) {
-      return undefined;
+  #joined(): Uint8Array {
+    const joined = new Uint8Array(this.#length);
+    let end = 0;
+    for (const piece of this.#pieces) {
+      joined.set(piece, end);
+      end += piece.length;
     }
-    if ((this.#pieces[0]?.length ?? 0) < count) {
-      const joined = new Uint8Array(this.#length);
-      let end = 0;
-      for (const piece of this.#pieces) {
-        joined.set(piece, end);
-        end += piece.length;
-      }
-      this.#pieces = [joined];
-    }
-    return this.#pieces[0]?.subarray(0, count);
-  }
-
-  #drop(count: number): void {
-    const rest = this.#pieces[0]?.subarray(count) ?? new Uint8Array();
-    this.#pieces[0] = rest;
-    this.#length -= count;
+    this.#pieces = [joined];
+    return joined;
   }
 }

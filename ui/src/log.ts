@@ -24,7 +24,7 @@ export interface HiddenRun {
 export class EventLog {
   /** Rises when events arrive or go. */
   readonly version = signal(0);
-  /** Rises when runs of hidden events become known, with all of them. */
+  /** Runs of hidden events that are known. */
   readonly runs = signal<HiddenRun[]>([]);
   readonly error = signal('');
   showsRewound = false;
@@ -44,10 +44,9 @@ export class EventLog {
     return this.#events.get(sequence);
   }
 
-  /** The run that hides an event, if the caller does not want to see it. */
+  /** The run that hides an event. */
   runOf(sequence: number): HiddenRun | undefined {
-    const hides = ({first, last}: HiddenRun) => first <= sequence && sequence <= last;
-    return this.showsRewound ? undefined : this.runs.value.find(hides);
+    return this.runs.value.find(({first, last}) => first <= sequence && sequence <= last);
   }
 
   /** Fetches what is missing of a range. */
@@ -55,9 +54,7 @@ export class EventLog {
     this.#seen = [first, last];
     if (!this.#isFetching) {
       this.#isFetching = true;
-      void this.#fetchSeen().finally(() => {
-        this.#isFetching = false;
-      });
+      void this.#fetchSeen().finally(() => (this.#isFetching = false));
     }
   }
 
@@ -83,31 +80,21 @@ export class EventLog {
     this.#abort.abort();
   }
 
-  /** One event, from the server unless it is at hand. */
-  async load(sequence: number): Promise<Event | undefined> {
-    const refs = [{sequence: String(sequence)}];
-    const request = {key: this.address, refs, ...TEXT};
-    const found = this.get(sequence);
-    return found ?? (await call('EventService/BatchGetEvents', request)).events?.[0];
-  }
-
   async #fetchSeen(): Promise<void> {
     try {
       for (let from = this.#firstMissing(); from; from = this.#firstMissing()) {
         const events = await this.#list(from - 1, PAGE_SIZE, true);
-        if (events.length === 0) {
-          return;
-        }
         events.forEach(event => this.#store(event));
         await this.#noteHidden(events);
         this.#evict();
         this.error.value = '';
         this.version.value += 1;
+        if (events.length === 0) {
+          return;
+        }
       }
     } catch (error) {
-      if (!isAbort(error)) {
-        this.error.value = messageOf(error);
-      }
+      this.error.value = isAbort(error) ? '' : messageOf(error);
     }
   }
 
@@ -116,11 +103,10 @@ export class EventLog {
     const end = Math.min(last + MARGIN, this.last());
     for (let at = Math.max(1, first - MARGIN); at <= end; at += 1) {
       const run = this.runOf(at);
-      if (run && at < run.last) {
-        at = run.last - 1;
-      } else if (!run && !this.#events.has(at)) {
+      if (!run && !this.#events.has(at)) {
         return at;
       }
+      at = run?.last ?? at;
     }
     return undefined;
   }
@@ -141,12 +127,11 @@ export class EventLog {
     }
   }
 
-  /** Finds the ends of the runs that these events belong to. */
+  /** Finds the runs that these events belong to. */
   async #noteHidden(events: Event[]): Promise<void> {
     for (const event of this.showsRewound ? [] : [...events].reverse()) {
       const sequence = Number(event.sequence);
-      const isKnown = this.runs.value.some(run => run.first <= sequence && sequence <= run.last);
-      if (!event.rewound || isKnown) {
+      if (!event.rewound || this.runOf(sequence)) {
         continue;
       }
       let first = Number(event.rewindToSequence ?? sequence - 1) + 1;
@@ -173,22 +158,21 @@ export class EventLog {
     this.#events.set(sequence, event);
   }
 
-  /** Drops the events that are farthest from what is seen. */
+  /** Drops the events that are farthest from what is seen, half of them at once. */
   #evict(): void {
-    if (this.#events.size <= MAX_EVENTS && this.#characters <= MAX_CHARACTERS) {
+    const isBeyond = (part: number) =>
+      this.#events.size > MAX_EVENTS * part || this.#characters > MAX_CHARACTERS * part;
+    if (!isBeyond(1)) {
       return;
     }
     const [first, last] = this.#seen;
     const distance = (sequence: number) => Math.max(first - sequence, sequence - last);
-    const sequences = [...this.#events.keys()].sort((a, b) => distance(b) - distance(a));
-    for (const sequence of sequences) {
-      const isFar = distance(sequence) > MARGIN;
-      const isFull = this.#events.size > MAX_EVENTS / 2 || this.#characters > MAX_CHARACTERS / 2;
-      if (!isFar || !isFull) {
-        return;
+    const far = [...this.#events.keys()].filter(sequence => distance(sequence) > MARGIN);
+    for (const sequence of far.sort((a, b) => distance(b) - distance(a))) {
+      if (isBeyond(0.5)) {
+        this.#characters -= lengthOf(this.#events.get(sequence));
+        this.#events.delete(sequence);
       }
-      this.#characters -= lengthOf(this.#events.get(sequence));
-      this.#events.delete(sequence);
     }
   }
 }

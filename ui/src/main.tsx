@@ -4,7 +4,7 @@ import {useSignal} from '@preact/signals';
 import {render} from 'preact';
 import {useEffect} from 'preact/hooks';
 import {hasIdentities, isReadOnly, loadSettings, needsToken, takeToken, token} from './api.js';
-import {go, href, route, sessionsOf, type Route} from './route.js';
+import {go, href, route, routeTo, type Route} from './route.js';
 import {plain} from './text.js';
 import {ApplicationsView, UsersView} from './views/applications.js';
 import {Text} from './views/common.js';
@@ -17,182 +17,141 @@ import {signOut, TokenForm} from './views/token.js';
 const SCHEME = 'sessiond-color-scheme';
 
 function App() {
-    const to = route.value;
-    // A session that is deleted and created anew is another one.
-    const life = useSignal(0);
-    useEffect(() => {
-        document.title = `${titleOf(to)} · sessiond`;
-    }, [to]);
-    return (
-        <>
-            <a class="skip" href="#main" onClick={skip}>
-                Skip to the content
-            </a>
-            <header class="bar">
-                <a class="brand" href="#/">
-                    sessiond
-                </a>
-                <Crumbs to={to} />
-                {isReadOnly.value && <span class="tag">read-only</span>}
-                <ServerCorner />
-                <SchemeButton />
-                {hasIdentities.value && token.value && !needsToken.value && (
-                    <button onClick={signOut}>Sign out</button>
-                )}
-            </header>
-            <main id="main" tabIndex={-1}>
-                {needsToken.value ? (
-                    <TokenForm />
-                ) : (
-                    <View
-                        key={`${keyOf(to)}${life.value}`}
-                        to={to}
-                        reload={() => (life.value += 1)}
-                    />
-                )}
-            </main>
-        </>
-    );
+  const to = route.value;
+  // A session that is deleted and created anew is another one.
+  const life = useSignal(0);
+  useEffect(() => {
+    document.title = `${titleOf(to)} · sessiond`;
+  }, [to]);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={skip}>
+        Skip to the content
+      </a>
+      <header class="bar">
+        <a class="brand" href="#/">
+          sessiond
+        </a>
+        <Crumbs to={to} />
+        {isReadOnly.value && <span class="tag">read-only</span>}
+        <ServerCorner />
+        <SchemeButton />
+        {hasIdentities.value && token.value && !needsToken.value && (
+          <button onClick={signOut}>Sign out</button>
+        )}
+      </header>
+      <main id="main" tabIndex={-1}>
+        {needsToken.value ? (
+          <TokenForm />
+        ) : (
+          <View key={`${keyOf(to)}${life.value}`} to={to} reload={() => (life.value += 1)} />
+        )}
+      </main>
+    </>
+  );
 }
 
 function skip(event: Event): void {
-    event.preventDefault();
-    document.getElementById('main')?.focus();
+  event.preventDefault();
+  document.getElementById('main')?.focus();
 }
 
 function View({to, reload}: {to: Route; reload: () => void}) {
-    switch (to.view) {
-        case 'applications':
-            return <ApplicationsView />;
-        case 'sessions':
-            return (
-                <>
-                    <ApplicationTabs to={to} />
-                    <SessionsView route={to} />
-                </>
-            );
-        case 'users':
-            return (
-                <>
-                    <ApplicationTabs to={to} />
-                    <UsersView appName={to.appName} />
-                </>
-            );
-        case 'state':
-            return (
-                <>
-                    <ApplicationTabs to={to} />
-                    <SharedStateView route={to} />
-                </>
-            );
-        case 'session':
-            return <SessionView {...{route: to, reload}} />;
-    }
+  if (to.view === 'applications') {
+    return <ApplicationsView />;
+  }
+  if (to.view === 'session') {
+    return <SessionView {...{route: to, reload}} />;
+  }
+  return (
+    <>
+      <ApplicationTabs to={to} />
+      {to.view === 'sessions' && <SessionsView route={to} />}
+      {to.view === 'users' && <UsersView appName={to.appName} />}
+      {to.view === 'state' && <SharedStateView route={to} />}
+    </>
+  );
 }
 
 /** Views with another key are other views. Within one, its route may change. */
 function keyOf(to: Route): string {
-    switch (to.view) {
-        case 'session':
-            return JSON.stringify([to.appName, to.userId, to.sessionId]);
-        case 'state':
-            return JSON.stringify([to.view, to.appName, to.userId]);
-        default:
-            return href(to);
-    }
+  const {view, appName, userId, sessionId} = to;
+  return view === 'sessions' ? href(to) : JSON.stringify([view, appName, userId, sessionId]);
 }
 
-function titleOf(to: Route): string {
-    switch (to.view) {
-        case 'applications':
-            return 'Applications';
-        case 'session':
-            return plain(to.sessionId, 60);
-        default:
-            return plain(to.appName, 60);
-    }
+function titleOf({appName, sessionId}: Route): string {
+  return sessionId || appName ? plain(sessionId || appName, 60) : 'Applications';
 }
 
 function Crumbs({to}: {to: Route}) {
-    if (to.view === 'applications') {
-        return <nav class="crumbs" aria-label="Place" />;
-    }
-    const {appName} = to;
-    const userId = 'userId' in to ? to.userId : '';
-    return (
-        <nav class="crumbs" aria-label="Place">
-            <a href={href(sessionsOf(appName))}>
-                <Text text={appName} limit={60} />
-            </a>
-            {userId && (
-                <a href={href(sessionsOf(appName, userId))}>
-                    <Text text={userId} limit={60} />
-                </a>
-            )}
-        </nav>
-    );
+  if (to.view === 'applications') {
+    return <nav class="crumbs" aria-label="Place" />;
+  }
+  const {appName} = to;
+  const userId = 'userId' in to ? to.userId : '';
+  return (
+    <nav class="crumbs" aria-label="Place">
+      <a href={href(routeTo('sessions', appName))}>
+        <Text text={appName} limit={60} />
+      </a>
+      {userId && (
+        <a href={href(routeTo('sessions', appName, userId))}>
+          <Text text={userId} limit={60} />
+        </a>
+      )}
+    </nav>
+  );
 }
 
-function ApplicationTabs({to}: {to: Exclude<Route, {view: 'applications' | 'session'}>}) {
-    const {appName} = to;
-    const userId = 'userId' in to ? to.userId : '';
-    const tabs: [string, Route][] = [
-        ['Sessions', sessionsOf(appName, userId)],
-        ['Users', {view: 'users', appName}],
-        ['State', {view: 'state', appName, userId}],
-    ];
-    return (
-        <div class="application-head">
-            <h1>
-                <Text text={appName} />
-                {userId && (
-                    <span class="dim">
-                        {' '}
-                        / <Text text={userId} />
-                    </span>
-                )}
-            </h1>
-            <nav class="tabs" aria-label="Views of the application">
-                {tabs.map(([name, target]) => (
-                    <a
-                        key={name}
-                        href={href(target)}
-                        aria-current={target.view === to.view ? 'page' : undefined}>
-                        {name}
-                    </a>
-                ))}
-            </nav>
-        </div>
-    );
+function ApplicationTabs({to: {view, appName, userId}}: {to: Route}) {
+  const tabs: [string, Route][] = [
+    ['Sessions', routeTo('sessions', appName, userId)],
+    ['Users', routeTo('users', appName)],
+    ['State', routeTo('state', appName, userId)],
+  ];
+  return (
+    <div class="application-head">
+      <h1>
+        <Text text={userId || appName} />
+      </h1>
+      <nav class="tabs" aria-label="Views of the application">
+        {tabs.map(([name, to]) => (
+          <a key={name} href={href(to)} aria-current={to.view === view ? 'page' : undefined}>
+            {name}
+          </a>
+        ))}
+      </nav>
+    </div>
+  );
 }
 
 /** Dark, light, or as the system has it. */
 function SchemeButton() {
-    const scheme = useSignal(localStorage.getItem(SCHEME) ?? '');
-    useEffect(() => {
-        document.documentElement.style.colorScheme = scheme.value || 'light dark';
-        localStorage.setItem(SCHEME, scheme.value);
-    }, [scheme.value]);
-    const next = {'': 'dark', dark: 'light', light: ''}[scheme.value] ?? '';
-    return (
-        <button
-            aria-label={`Colors: ${scheme.value || 'of the system'}`}
-            title={`Colors: ${scheme.value || 'of the system'}`}
-            onClick={() => (scheme.value = next)}>
-            {{dark: '☾', light: '☀'}[scheme.value] ?? '◐'}
-        </button>
-    );
+  const scheme = useSignal(localStorage.getItem(SCHEME) ?? '');
+  useEffect(() => {
+    document.documentElement.style.colorScheme = scheme.value || 'light dark';
+    localStorage.setItem(SCHEME, scheme.value);
+  }, [scheme.value]);
+  const next = {'': 'dark', dark: 'light', light: ''}[scheme.value] ?? '';
+  return (
+    <button
+      aria-label={`Colors: ${scheme.value || 'of the system'}`}
+      title={`Colors: ${scheme.value || 'of the system'}`}
+      onClick={() => (scheme.value = next)}>
+      {{dark: '☾', light: '☀'}[scheme.value] ?? '◐'}
+    </button>
+  );
 }
 
 takeToken();
 if (!location.hash) {
-    go({view: 'applications'}, true);
+  go(routeTo('applications'), true);
 }
 void loadSettings()
-    .catch(() => undefined)
-    .then(() => {
-        const root = document.getElementById('app');
-        if (root) {
-            render(<App />, root);
-        }
-    });
+  .catch(() => undefined)
+  .then(() => {
+    const root = document.getElementById('app');
+    if (root) {
+      render(<App />, root);
+    }
+  });

@@ -2,7 +2,7 @@
 
 import {batch, signal} from '@preact/signals';
 import {TEXT, call, isAbort, messageOf} from './api.js';
-import type {Address, Event, Session, WatchResponse} from './contract.js';
+import type {Address, Event, Scope, Session, WatchResponse} from './contract.js';
 import {EventLog} from './log.js';
 import {follow, watchState} from './watch.js';
 
@@ -121,4 +121,22 @@ export async function sessionAt(
   const asOf = at === undefined ? {} : {asOfSequence: String(at)};
   const request = {key: address, includeVersions: true, ...asOf, ...TEXT};
   return (await call('SessionService/GetSession', request, abort)).session ?? {};
+}
+
+/** Everything visible from a scope now, page by page, in the form of a session's state. */
+export async function wholeState(scope: Scope, abort?: AbortSignal): Promise<Session> {
+  const members: string[] = [];
+  const versions: Record<string, string> = {};
+  let uid = '';
+  let pageToken = '';
+  do {
+    const request = {scope, includeVersions: true, pageToken, ...TEXT};
+    const page = await call('StateService/GetState', request, abort);
+    members.push((page.stateJson ?? '{}').trim().slice(1, -1));
+    Object.assign(versions, page.versions);
+    uid = page.uid ?? uid;
+    pageToken = page.nextPageToken ?? '';
+  } while (pageToken);
+  const stateJson = `{${members.filter(text => text.trim()).join(',')}}`;
+  return {stateJson, versions, uid, stateOmitted: false};
 }

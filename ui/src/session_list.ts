@@ -2,10 +2,9 @@
 
 import {signal} from '@preact/signals';
 import {TEXT, call, isAbort, messageOf} from './api.js';
-import {summaryOf} from './body.js';
-import type {Session, SessionKey} from './contract.js';
-import {bodyOf} from './pairs.js';
-import {href, type Sessions} from './route.js';
+import {readBody, summaryOf} from './body.js';
+import type {Session} from './contract.js';
+import {href, type Route} from './route.js';
 
 const PAGE_SIZE = 200;
 /** Pages that are read to find a place. */
@@ -18,28 +17,26 @@ const PREVIEW_EVENTS = 4;
 
 export class SessionList {
   readonly sessions = signal<Session[]>([]);
-  readonly pageToken = signal('');
+  readonly hasMore = signal(true);
   readonly error = signal('');
   readonly readAt = signal(0);
-  /** Last messages by address. */
+  /** Last messages, by `nameOf`. */
   readonly previews = signal(new Map<string, string>());
+  #pageToken = '';
   #abort = new AbortController();
   #reading: Promise<void> | undefined;
   #wanted: Session[] = [];
   #previewing = 0;
 
-  constructor(readonly route: Sessions) {}
-
-  get hasMore(): boolean {
-    return this.readAt.value === 0 || this.pageToken.value !== '';
-  }
+  constructor(readonly route: Route) {}
 
   reload(): void {
     this.#abort.abort();
     this.#abort = new AbortController();
     this.sessions.value = [];
     this.previews.value = new Map();
-    this.pageToken.value = '';
+    this.#pageToken = '';
+    this.hasMore.value = true;
     this.readAt.value = 0;
     this.#reading = undefined;
     void this.read();
@@ -51,19 +48,51 @@ export class SessionList {
     return this.#reading;
   }
 
+  /** Reads on until there are as many sessions. */
+  async readTo(count: number): Promise<void> {
+    while (this.sessions.value.length < count && this.hasMore.value && !this.error.value) {
+      await this.read(JUMP_PAGE_SIZE);
+    }
+  }
+
+  /** Reads on until there is a session on the other side of a time. Returns its row. */
+  async rowAt(time: number): Promise<number> {
+    const isBeyond = ({lastEventTime = ''}: Session) =>
+      this.route.oldestFirst
+        ? Date.parse(lastEventTime) >= time
+        : Date.parse(lastEventTime) <= time;
+    for (;;) {
+      const count = this.sessions.value.length;
+      const row = this.sessions.value.findIndex(isBeyond);
+      if (row >= 0 || !this.hasMore.value || this.error.value) {
+        return row >= 0 ? row : Math.max(0, count - 1);
+      }
+      await this.readTo(count + 1);
+    }
+  }
+
+  /** Reads the last messages of these sessions. Others that did not begin are forgotten. */
+  preview(sessions: Session[]): void {
+    this.#wanted = sessions.filter(session => !this.previews.value.has(nameOf(session)));
+    while (this.#previewing < MAX_PREVIEWS && this.#wanted.length > this.#previewing) {
+      this.#previewing += 1;
+      void this.#previewNext().finally(() => (this.#previewing -= 1));
+    }
+  }
+
   async #readPage(pageSize: number): Promise<void> {
     const {appName, userId, labels, oldestFirst} = this.route;
-    const order = oldestFirst
-      ? 'SESSION_ORDER_LAST_EVENT_TIME_ASC'
-      : 'SESSION_ORDER_LAST_EVENT_TIME_DESC';
+    const order = `SESSION_ORDER_LAST_EVENT_TIME_${oldestFirst ? 'ASC' : 'DESC'}` as const;
     const filter = Object.fromEntries(labels.map(label => label.split(/=(.*)/s, 2)));
-    const pageToken = this.pageToken.value;
-    const request = {appName, userId, labels: filter, order, pageSize, pageToken} as const;
+    const request = {appName, userId, labels: filter, order, pageSize, pageToken: this.#pageToken};
     const abort = this.#abort.signal;
     try {
-      const page = this.hasMore ? await call('SessionService/ListSessions', request, abort) : {};
+      const page = this.hasMore.value
+        ? await call('SessionService/ListSessions', request, abort)
+        : {};
       this.sessions.value = [...this.sessions.value, ...(page.sessions ?? [])];
-      this.pageToken.value = page.nextPageToken ?? '';
+      this.#pageToken = page.nextPageToken ?? '';
+      this.hasMore.value = this.#pageToken !== '';
       this.readAt.value ||= Date.now();
       this.error.value = '';
     } catch (error) {
@@ -71,60 +100,30 @@ export class SessionList {
     }
   }
 
-  /** Reads on until there are as many sessions. */
-  async readTo(count: number): Promise<void> {
-    while (this.sessions.value.length < count && this.hasMore && !this.error.value) {
-      await this.read(JUMP_PAGE_SIZE);
-    }
-  }
-
-  /** Reads on until there is a session on the other side of a time. Returns its row. */
-  async rowAt(time: number): Promise<number> {
-    const isBeyond = ({lastEventTime}: Session) =>
-      this.route.oldestFirst
-        ? Date.parse(lastEventTime ?? '') >= time
-        : Date.parse(lastEventTime ?? '') <= time;
-    for (;;) {
-      const row = this.sessions.value.findIndex(isBeyond);
-      if (row >= 0 || !this.hasMore || this.error.value) {
-        return row >= 0 ? row : this.sessions.value.length - 1;
-      }
-      await this.read(JUMP_PAGE_SIZE);
-    }
-  }
-
-  /** Reads the last messages of these sessions. Those that were asked for before and did not begin are forgotten. */
-  preview(sessions: Session[]): void {
-    this.#wanted = sessions.filter(session => !this.previews.value.has(nameOf(session.key)));
-    while (this.#previewing < MAX_PREVIEWS && this.#wanted.length > 0) {
-      this.#previewing += 1;
-      void this.#previewNext().finally(() => (this.#previewing -= 1));
-    }
-  }
-
   async #previewNext(): Promise<void> {
     for (let next = this.#wanted.shift(); next; next = this.#wanted.shift()) {
       const text = await lastMessage(next, this.#abort.signal).catch(() => '');
-      this.previews.value = new Map(this.previews.value).set(nameOf(next.key), text);
+      this.previews.value = new Map(this.previews.value).set(nameOf(next), text);
     }
   }
 }
 
-async function lastMessage({key}: Session, abort: AbortSignal): Promise<string> {
-  const request = {key: key ?? {}, pageSize: PREVIEW_EVENTS, descending: true, ...TEXT};
+async function lastMessage({key = {}}: Session, abort: AbortSignal): Promise<string> {
+  const request = {key, pageSize: PREVIEW_EVENTS, descending: true, ...TEXT};
   const {events = []} = await call('EventService/ListEvents', request, abort);
-  const texts = events.map(event => `${event.author ?? ''}: ${summaryOf(bodyOf(event))}`);
-  return texts.find(text => !text.endsWith(': ')) ?? '';
+  const said = events.map(({author, bodyJson}) => [author, summaryOf(readBody(bodyJson))]);
+  return said.find(([, text]) => text)?.join(': ') ?? '';
 }
 
-export function nameOf(key: SessionKey | undefined): string {
+/** Tells sessions of an application apart. */
+export function nameOf({key}: Session): string {
   return JSON.stringify([key?.userId, key?.sessionId]);
 }
 
 /** The lists that were looked at last. */
 const lists = new Map<string, SessionList>();
 
-export function listOf(route: Sessions): SessionList {
+export function listOf(route: Route): SessionList {
   const name = href(route);
   const list = lists.get(name) ?? new SessionList(route);
   lists.delete(name);

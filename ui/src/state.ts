@@ -2,8 +2,7 @@
 
 import {sameJson, tryJson, type Json, type JsonObject} from './json.js';
 
-export const SCOPES = ['session', 'user', 'application'] as const;
-export type ScopeName = (typeof SCOPES)[number];
+export type ScopeName = 'session' | 'user' | 'application';
 
 /** The scope of a key, by its prefix. */
 export function scopeOf(key: string): ScopeName {

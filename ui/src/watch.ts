@@ -5,25 +5,19 @@
  */
 
 import {signal} from '@preact/signals';
-import {ApiError, TEXT, messageOf, token, watch} from './api.js';
+import {ApiError, TEXT, messageOf, watch} from './api.js';
 import type {Scope, WatchResponse} from './contract.js';
 
-export type WatchState =
-  | 'off'
-  | 'connecting'
-  /** Reads what was committed before. */
-  | 'catching up'
-  | 'live'
-  /** What is shown may be old. */
-  | 'lost'
-  /** The session was deleted, or another one has its id. */
-  | 'gone'
-  | 'refused';
+/** `lost`: what is shown may be old. `gone`: the session was deleted, or another one has its id. */
+type WatchState = 'off' | 'connecting' | 'catching up' | 'live' | 'lost' | 'gone' | 'refused';
 
 /** Without a message for this long, the connection counts as lost. The server sends one every 10 s. */
 const SILENCE_MS = 25_000;
 const MIN_RETRY_MS = 250;
 const MAX_RETRY_MS = 5_000;
+/** Errors that stay. All others may pass, such as a proxy's while the server restarts. */
+const REFUSALS = ['not_found', 'permission_denied', 'unauthenticated', 'invalid_argument'];
+const REASONS_OF_GONE = ['BAD_CURSOR', 'SESSION_NOT_FOUND'];
 
 export const watchState = signal<WatchState>('off');
 /** Why the watch is lost or refused. */
@@ -31,39 +25,31 @@ export const watchError = signal('');
 /** When the page last knew that it is current. */
 export const currentAt = signal(0);
 
-let stop: (() => void) | undefined;
-let retryNow: (() => void) | undefined;
+type Receive = (message: WatchResponse) => void;
+let stop = () => {};
+let retryNow = () => {};
 
 /** Follows a scope until the returned function is called. Ends the watch before. */
-export function follow(scope: Scope, receive: (message: WatchResponse) => void): () => void {
-  stop?.();
+export function follow(scope: Scope, receive: Receive): () => void {
+  stop();
   const abort = new AbortController();
-  const end = () => {
+  stop = () => {
     abort.abort();
-    if (stop === end) {
-      watchState.value = 'off';
-      stop = undefined;
-    }
+    watchState.value = 'off';
   };
-  stop = end;
   void run(scope, receive, abort.signal);
-  return end;
+  return stop;
 }
 
 /** Ends the wait for the next attempt. */
 export function reconnect(): void {
-  retryNow?.();
+  retryNow();
 }
 
-async function run(
-  scope: Scope,
-  receive: (message: WatchResponse) => void,
-  abort: AbortSignal,
-): Promise<void> {
+async function run(scope: Scope, receive: Receive, abort: AbortSignal): Promise<void> {
   let cursor = '';
   let delay = MIN_RETRY_MS;
   watchState.value = 'connecting';
-  watchError.value = '';
   while (!abort.aborted) {
     const error = await attempt(scope, cursor, abort, message => {
       cursor = message.cursor ?? cursor;
@@ -71,13 +57,12 @@ async function run(
       note(message);
       receive(message);
     });
-    if (abort.aborted || isGone()) {
+    if (abort.aborted || watchState.peek() === ('gone' as WatchState)) {
       return;
     }
     watchError.value = messageOf(error);
-    if (!mayRetry(error)) {
-      const isGone = ['BAD_CURSOR', 'SESSION_NOT_FOUND'].includes(reasonOf(error));
-      watchState.value = isGone ? 'gone' : 'refused';
+    if (error instanceof ApiError && REFUSALS.includes(error.code)) {
+      watchState.value = REASONS_OF_GONE.includes(error.reason) ? 'gone' : 'refused';
       return;
     }
     watchState.value = 'lost';
@@ -87,37 +72,28 @@ async function run(
 }
 
 /** One connection. Returns why it ended. */
-async function attempt(
-  scope: Scope,
-  cursor: string,
-  abort: AbortSignal,
-  receive: (message: WatchResponse) => void,
-): Promise<unknown> {
+async function attempt(scope: Scope, cursor: string, abort: AbortSignal, receive: Receive) {
+  const silence = new AbortController();
+  const wake = () => silence.abort(new ApiError('unavailable', '', 'The server is silent.'));
+  let timer = setTimeout(wake, SILENCE_MS);
   const request = {scope, cursor, start: 'WATCH_START_NOW', ...TEXT} as const;
-  const connection = new AbortController();
-  const end = () => connection.abort();
-  abort.addEventListener('abort', end);
-  let silence = setTimeout(end, SILENCE_MS);
   try {
-    for await (const message of watch(request, connection.signal)) {
-      clearTimeout(silence);
-      silence = setTimeout(end, SILENCE_MS);
+    for await (const message of watch(request, AbortSignal.any([abort, silence.signal]))) {
+      clearTimeout(timer);
+      timer = setTimeout(wake, SILENCE_MS);
       receive(message);
     }
-    return new ApiError('unavailable', 'ENDED', 'The watch has ended.');
+    return new ApiError('unavailable', '', 'The watch has ended.');
   } catch (error) {
-    const isSilent = connection.signal.aborted && !abort.aborted;
-    return isSilent ? new ApiError('unavailable', 'SILENCE', 'The server is silent.') : error;
+    return silence.signal.aborted ? silence.signal.reason : error;
   } finally {
-    clearTimeout(silence);
-    abort.removeEventListener('abort', end);
-    connection.abort();
+    clearTimeout(timer);
+    silence.abort();
   }
 }
 
 function note(message: WatchResponse): void {
   currentAt.value = Date.now();
-  watchError.value = '';
   if (message.sessionDeleted) {
     watchState.value = 'gone';
   } else if (message.caughtUp) {
@@ -127,33 +103,13 @@ function note(message: WatchResponse): void {
   }
 }
 
-function isGone(): boolean {
-  return watchState.value === 'gone';
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof ApiError ? error.reason : '';
-}
-
-/** Refusals stay; everything else may pass, such as a proxy's error while the server restarts. */
-function mayRetry(error: unknown): boolean {
-  const refusals = ['not_found', 'permission_denied', 'unauthenticated', 'invalid_argument'];
-  const isRefusal = error instanceof ApiError && refusals.includes(error.code);
-  return !isRefusal && reasonOf(error) !== 'CURSOR_OF_OTHER_STORE';
-}
-
 function wait(milliseconds: number, abort: AbortSignal): Promise<void> {
   return new Promise(resolve => {
-    const done = () => {
+    const timer = setTimeout(resolve, milliseconds);
+    retryNow = () => {
       clearTimeout(timer);
-      retryNow = undefined;
       resolve();
     };
-    const timer = setTimeout(done, milliseconds);
-    retryNow = done;
-    abort.addEventListener('abort', done, {once: true});
+    abort.addEventListener('abort', retryNow, {once: true});
   });
 }
-
-// A token that comes later is a reason to try again.
-token.subscribe(() => reconnect());

@@ -1,108 +1,76 @@
 /** How a key came to its value: who, when, from what to what. */
 
 import {useSignal} from '@preact/signals';
-import {useEffect} from 'preact/hooks';
-import {TEXT, call, isAbort, messageOf} from '../api.js';
+import {TEXT, call} from '../api.js';
 import type {KeyChange, Scope} from '../contract.js';
-import {tryJson} from '../json.js';
-import {href} from '../route.js';
-import {Notice, Text, Time} from './common.js';
-import {Tree} from './tree.js';
-
-interface Props {
-    /** From which the key is seen. */
-    scope: Scope;
-    name: string;
-    close: () => void;
-    /** Rises when there may be a new change. */
-    version: number;
-}
+import {parseJson} from '../json.js';
+import {href, routeTo} from '../route.js';
+import {Link, Notice, Text, Time, useRead} from './common.js';
+import {Value} from './keys.js';
 
 const PAGE_SIZE = 50;
 
-export function History({scope, name, close, version}: Props) {
-    const changes = useSignal<KeyChange[]>([]);
-    const pageToken = useSignal('');
-    const error = useSignal('');
-    const isRead = useSignal(false);
-    const read = async (token: string, abort?: AbortSignal) => {
-        const request = {scope, key: name, pageSize: PAGE_SIZE, pageToken: token, ...TEXT};
-        try {
-            const page = await call('StateService/ListKeyChanges', request, abort);
-            changes.value = [...(token ? changes.value : []), ...(page.changes ?? [])];
-            pageToken.value = page.nextPageToken ?? '';
-            isRead.value = true;
-            error.value = '';
-        } catch (failure) {
-            error.value = isAbort(failure) ? error.value : messageOf(failure);
-        }
-    };
-    useEffect(() => {
-        const abort = new AbortController();
-        void read('', abort.signal);
-        return () => abort.abort();
-    }, [name, version, scope.appName, scope.userId, scope.sessionId]);
-    const all = changes.value;
-    return (
-        <section class="history" aria-label="History of a key">
-            <div class="pane-head">
-                <h2>
-                    <Text text={name || '(empty key)'} />
-                </h2>
-                <button onClick={close}>Back to the state</button>
-            </div>
-            {error.value && <Notice>{error.value}</Notice>}
-            {isRead.value && all.length === 0 && <p class="dim">No changes are known.</p>}
-            <ol>
-                {all.map((change, at) => (
-                    <Change key={`${change.version}`} {...{change, before: all[at + 1]}} />
-                ))}
-            </ol>
-            {pageToken.value && (
-                <button class="link" onClick={() => void read(pageToken.value)}>
-                    older changes
-                </button>
-            )}
-        </section>
-    );
+interface Props {
+  /** From which the key is seen. */
+  scope: Scope;
+  name: string;
+  /** Rises when there may be a new change. */
+  version: number;
+  close: () => void;
+}
+
+export function History({scope, name, version, close}: Props) {
+  const pages = useSignal(1);
+  const read = async (abort: AbortSignal) => {
+    const changes: KeyChange[] = [];
+    let pageToken = '';
+    for (let page = 0; page < pages.value && (page === 0 || pageToken); page += 1) {
+      const request = {scope, key: name, pageSize: PAGE_SIZE, pageToken, ...TEXT};
+      const answer = await call('StateService/ListKeyChanges', request, abort);
+      changes.push(...(answer.changes ?? []));
+      pageToken = answer.nextPageToken ?? '';
+    }
+    return {changes, hasMore: pageToken !== ''};
+  };
+  const {value, message} = useRead(read, [name, version, pages.value]);
+  const {changes, hasMore} = value.value ?? {};
+  return (
+    <section class="history" aria-label="History of a key">
+      <div class="pane-head">
+        <h2>
+          <Text text={name || '(empty key)'} />
+        </h2>
+        <button onClick={close}>Back to the state</button>
+      </div>
+      <Notice>{message}</Notice>
+      {changes?.length === 0 && <p class="dim">No changes are known.</p>}
+      <ol>
+        {changes?.map((change, at) => (
+          <Change key={`${change.version}`} {...{change, before: changes[at + 1]}} />
+        ))}
+      </ol>
+      {hasMore && <Link run={() => (pages.value += 1)}>older changes</Link>}
+    </section>
+  );
 }
 
 function Change({change, before}: {change: KeyChange; before: KeyChange | undefined}) {
-    return (
-        <li>
-            <p class="change-head">
-                <strong>
-                    <Text text={change.author || 'at creation'} />
-                </strong>{' '}
-                <Origin change={change} /> <Time time={change.commitTime} />{' '}
-                <span class="dim">version {change.version ?? 0}</span>
-            </p>
-            {before?.valueJson && <ValueText text={before.valueJson} kind="before" />}
-            <ValueText text={change.valueJson} kind="after" />
-        </li>
-    );
-}
-
-function ValueText({text, kind}: {text: string | undefined; kind: string}) {
-    const json = text === undefined ? undefined : tryJson(text);
-    return (
-        <div class={`value ${kind}`}>
-            <span class="visually-hidden">{kind === 'before' ? 'from' : 'to'}</span>
-            {json === undefined ? <span class="removed">removed</span> : <Tree json={json} />}
-        </div>
-    );
-}
-
-/** The event that made the change, in any session. */
-function Origin({change}: {change: KeyChange}) {
-    const {appName, userId, sessionId} = change.session ?? {};
-    const sequence = Number(change.sequence ?? 0);
-    if (!appName || !userId || !sessionId) {
-        return null;
-    }
-    return (
-        <a href={href({view: 'session', appName, userId, sessionId, at: sequence})}>
-            <Text text={sessionId} limit={40} /> #{sequence}
+  const {author, commitTime, version = '0', valueJson, session, sequence} = change;
+  const {appName, userId, sessionId} = session ?? {};
+  const to = {...routeTo('session', appName, userId, sessionId), at: Number(sequence ?? 0)};
+  return (
+    <li>
+      <strong>
+        <Text text={author || 'at creation'} />
+      </strong>{' '}
+      {sessionId && (
+        <a href={href(to)}>
+          <Text text={sessionId} limit={40} /> #{to.at}
         </a>
-    );
+      )}{' '}
+      <Time time={commitTime} /> <span class="dim">version {version}</span>
+      {before?.valueJson && <Value json={parseJson(before.valueJson)} kind="before" />}
+      <Value json={valueJson === undefined ? undefined : parseJson(valueJson)} kind="after" />
+    </li>
+  );
 }

@@ -1,4 +1,4 @@
 /** The server in a corner. */
 export function ServerCorner() {
-    return null;
+  return null;
 }
