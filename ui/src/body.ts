@@ -134,6 +134,7 @@ function factsOf(body: JsonObject, actions: JsonObject): string[] {
   const routes = [...['route', 'routes'].flatMap(name => [actions.get(name), body.get(name)])];
   const route = routes.find(value => value !== undefined && value !== null);
   const finish = textAt(body, 'finishReason');
+  const tokens = textAt(objectOf(body.get('usageMetadata')), 'totalTokenCount');
   const facts: [string, string][] = [
     ['transfers to', textAt(actions, 'transferToAgent')],
     ['route', Array.isArray(route) ? route.map(textOf).join(', ') : textOf(route)],
@@ -143,7 +144,7 @@ function factsOf(body: JsonObject, actions: JsonObject): string[] {
     ['finished by', finish.toUpperCase() === 'STOP' ? '' : finish],
     ['', actions.get('escalate') === true ? 'escalates' : ''],
     ['', body.get('interrupted') === true ? 'interrupted' : ''],
-    ['tokens', textAt(objectOf(body.get('usageMetadata')), 'totalTokenCount')],
+    ['', tokens && `${tokens} tokens`],
     ['', textAt(body, 'modelVersion')],
   ];
   return facts.filter(([, value]) => value).map(([name, value]) => `${name} ${value}`.trim());

@@ -66,7 +66,7 @@ interface NoticeProps {
 
 /** Nothing, if there is nothing to say. */
 export function Notice({kind = 'error', retry, children}: NoticeProps) {
-  return children ? (
+  return [children].flat().some(Boolean) ? (
     <p class={`notice ${kind}`} role={kind === 'error' ? 'alert' : 'status'}>
       {children} {retry && <Link run={retry}>Retry now</Link>}
     </p>

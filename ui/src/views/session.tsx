@@ -76,7 +76,7 @@ export function SessionView({route, reload}: {route: Route; reload: () => void})
   const open = {address, model, list, route, session, at, select, ask, set};
   const time = model.log.get(at ?? 0)?.eventTime;
   return (
-    <div class={`session show-${pane.value}`}>
+    <div class={`session-view show-${pane.value}`}>
       <SessionHead {...{...open, pane, reload}} />
       <div class="panes">
         <EventsPane {...open} />
