@@ -124,7 +124,8 @@ function readFile(json: JsonObject): Part | undefined {
 /** The texts of a compaction. ADK for TypeScript has it in other members. */
 function summariesOf(body: JsonObject, actions: JsonObject): Part[] {
   const content = objectOf(actions.get('compaction')).get('compactedContent');
-  const texts = listAt(objectOf(content), 'parts').map(part => textAt(part, 'text'));
+  const parts = listAt(objectOf(content), 'parts').map(part => readPart(part, new Set()));
+  const texts = parts.map(part => ('text' in part ? part.text : ''));
   const own = body.get('isCompacted') === true ? textAt(body, 'compactedContent') : '';
   const isSaid = (text: string) => text !== '';
   return [...texts, own].filter(isSaid).map(text => ({kind: 'text', text: `Summary: ${text}`}));
@@ -133,7 +134,10 @@ function summariesOf(body: JsonObject, actions: JsonObject): Part[] {
 function factsOf(body: JsonObject, actions: JsonObject): string[] {
   const routes = [...['route', 'routes'].flatMap(name => [actions.get(name), body.get(name)])];
   const route = routes.find(value => value !== undefined && value !== null);
-  const finish = textAt(body, 'finishReason');
+  // ADK for Rust writes `MaxTokens`.
+  const finish = textAt(body, 'finishReason')
+    .replace(/(?<=[a-z])(?=[A-Z])/g, '_')
+    .toUpperCase();
   const tokens = textAt(objectOf(body.get('usageMetadata')), 'totalTokenCount');
   const facts: [string, string][] = [
     ['transfers to', textAt(actions, 'transferToAgent')],
@@ -141,7 +145,7 @@ function factsOf(body: JsonObject, actions: JsonObject): string[] {
     ...[...objectOf(actions.get('artifactDelta'))].map(([name, version]): [string, string] => {
       return ['artifact', `${name} v${textOf(version)}`];
     }),
-    ['finished by', finish.toUpperCase() === 'STOP' ? '' : finish],
+    ['finished by', finish === 'STOP' ? '' : finish],
     ['', actions.get('escalate') === true ? 'escalates' : ''],
     ['', body.get('interrupted') === true ? 'interrupted' : ''],
     ['', tokens && `${tokens} tokens`],

@@ -18,6 +18,7 @@ export type {
 
 /** Request and response of each unary call. */
 export interface Calls {
+  'AdminService/GetServerInfo': [object, Record<string, unknown>];
   'AdminService/ListApplications': [
     admin.ListApplicationsRequestJson,
     admin.ListApplicationsResponseJson,

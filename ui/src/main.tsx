@@ -7,12 +7,12 @@ import {hasIdentities, isReadOnly, loadSettings, needsToken, takeToken, token} f
 import {go, href, route, routeTo, type Route} from './route.js';
 import {plain} from './text.js';
 import {ApplicationsView, UsersView} from './views/applications.js';
-import {Text} from './views/common.js';
+import {Button, shown, tag} from './views/common.js';
 import {ServerCorner} from './views/server.js';
 import {SessionView} from './views/session.js';
 import {SessionsView} from './views/sessions.js';
 import {SharedStateView} from './views/shared.js';
-import {signOut, TokenForm} from './views/token.js';
+import {TokenForm, signOut} from './views/token.js';
 
 const SCHEME = 'sessiond-color-scheme';
 
@@ -20,40 +20,32 @@ function App() {
   const to = route.value;
   // A session that is deleted and created anew is another one.
   const life = useSignal(0);
+  const {view, appName, userId, sessionId} = to;
+  // Views with another key are other views. Within one, its route may change.
+  const key = view === 'sessions' ? href(to) : JSON.stringify([view, appName, userId, sessionId]);
+  const name = sessionId || appName;
   useEffect(() => {
-    document.title = `${titleOf(to)} · sessiond`;
-  }, [to]);
+    document.title = `${name ? plain(name, 60) : 'Applications'} · sessiond`;
+  }, [name]);
+  const reload = () => (life.value += 1);
+  const isSignedIn = hasIdentities.value && token.value && !needsToken.value;
   return (
     <>
-      <a class="skip" href="#main" onClick={skip}>
-        Skip to the content
-      </a>
       <header class="bar">
         <a class="brand" href="#/">
           sessiond
         </a>
-        <Crumbs to={to} />
-        {isReadOnly.value && <span class="tag">read-only</span>}
+        <Crumbs {...to} />
+        {isReadOnly.value && tag('read-only')}
         <ServerCorner />
         <SchemeButton />
-        {hasIdentities.value && token.value && !needsToken.value && (
-          <button onClick={signOut}>Sign out</button>
-        )}
+        {isSignedIn && <Button label="Sign out" run={signOut} />}
       </header>
-      <main id="main" tabIndex={-1}>
-        {needsToken.value ? (
-          <TokenForm />
-        ) : (
-          <View key={`${keyOf(to)}${life.value}`} to={to} reload={() => (life.value += 1)} />
-        )}
+      <main>
+        {needsToken.value ? <TokenForm /> : <View key={key + life.value} {...{to, reload}} />}
       </main>
     </>
   );
-}
-
-function skip(event: Event): void {
-  event.preventDefault();
-  document.getElementById('main')?.focus();
 }
 
 function View({to, reload}: {to: Route; reload: () => void}) {
@@ -65,7 +57,7 @@ function View({to, reload}: {to: Route; reload: () => void}) {
   }
   return (
     <>
-      <ApplicationTabs to={to} />
+      <ApplicationHead {...to} />
       {to.view === 'sessions' && <SessionsView route={to} />}
       {to.view === 'users' && <UsersView appName={to.appName} />}
       {to.view === 'state' && <SharedStateView route={to} />}
@@ -73,54 +65,28 @@ function View({to, reload}: {to: Route; reload: () => void}) {
   );
 }
 
-/** Views with another key are other views. Within one, its route may change. */
-function keyOf(to: Route): string {
-  const {view, appName, userId, sessionId} = to;
-  return view === 'sessions' ? href(to) : JSON.stringify([view, appName, userId, sessionId]);
+function Crumbs({appName, userId}: Route) {
+  const links = [
+    appName && <a href={href(routeTo('sessions', appName))}>{shown(appName, 60)}</a>,
+    userId && <a href={href(routeTo('sessions', appName, userId))}>{shown(userId, 60)}</a>,
+  ];
+  return <nav {...{class: 'crumbs', 'aria-label': 'Place'}}>{links}</nav>;
 }
 
-function titleOf({appName, sessionId}: Route): string {
-  return sessionId || appName ? plain(sessionId || appName, 60) : 'Applications';
-}
-
-function Crumbs({to}: {to: Route}) {
-  if (to.view === 'applications') {
-    return <nav class="crumbs" aria-label="Place" />;
-  }
-  const {appName} = to;
-  const userId = 'userId' in to ? to.userId : '';
-  return (
-    <nav class="crumbs" aria-label="Place">
-      <a href={href(routeTo('sessions', appName))}>
-        <Text text={appName} limit={60} />
-      </a>
-      {userId && (
-        <a href={href(routeTo('sessions', appName, userId))}>
-          <Text text={userId} limit={60} />
-        </a>
-      )}
-    </nav>
-  );
-}
-
-function ApplicationTabs({to: {view, appName, userId}}: {to: Route}) {
+function ApplicationHead({view, appName, userId}: Route) {
   const tabs: [string, Route][] = [
     ['Sessions', routeTo('sessions', appName, userId)],
     ['Users', routeTo('users', appName)],
     ['State', routeTo('state', appName, userId)],
   ];
+  const links = tabs.map(([name, to]) => {
+    const current = to.view === view ? 'page' : undefined;
+    return <a {...{href: href(to), 'aria-current': current}}>{name}</a>;
+  });
   return (
     <div class="application-head">
-      <h1>
-        <Text text={userId || appName} />
-      </h1>
-      <nav class="tabs" aria-label="Views of the application">
-        {tabs.map(([name, to]) => (
-          <a key={name} href={href(to)} aria-current={to.view === view ? 'page' : undefined}>
-            {name}
-          </a>
-        ))}
-      </nav>
+      <h1>{shown(userId || appName)}</h1>
+      <nav {...{class: 'tabs', 'aria-label': 'Views of the application'}}>{links}</nav>
     </div>
   );
 }
@@ -132,26 +98,17 @@ function SchemeButton() {
     document.documentElement.style.colorScheme = scheme.value || 'light dark';
     localStorage.setItem(SCHEME, scheme.value);
   }, [scheme.value]);
-  const next = {'': 'dark', dark: 'light', light: ''}[scheme.value] ?? '';
-  return (
-    <button
-      aria-label={`Colors: ${scheme.value || 'of the system'}`}
-      title={`Colors: ${scheme.value || 'of the system'}`}
-      onClick={() => (scheme.value = next)}>
-      {{dark: '☾', light: '☀'}[scheme.value] ?? '◐'}
-    </button>
-  );
+  const next = {'': 'dark', dark: 'light'}[scheme.value] ?? '';
+  const label = {dark: '☾', light: '☀'}[scheme.value] ?? '◐';
+  const title = `Colors: ${scheme.value || 'of the system'}`;
+  return <Button {...{label, title}} run={() => (scheme.value = next)} />;
 }
 
 takeToken();
 if (!location.hash) {
   go(routeTo('applications'), true);
 }
+const root = document.getElementById('app') as HTMLElement;
 void loadSettings()
   .catch(() => undefined)
-  .then(() => {
-    const root = document.getElementById('app');
-    if (root) {
-      render(<App />, root);
-    }
-  });
+  .then(() => render(<App />, root));

@@ -2,7 +2,7 @@
 
 import {useSignal} from '@preact/signals';
 import type {ComponentChildren} from 'preact';
-import {useEffect, useRef} from 'preact/hooks';
+import {useEffect} from 'preact/hooks';
 import {isAbort, messageOf} from '../api.js';
 import {agoText, countText, cut, pieces, plain, timeText} from '../text.js';
 
@@ -13,62 +13,68 @@ const MORE = 20_000;
 const MAX_LABEL = 520;
 
 /** Text of strangers: isolated, and with visible control characters. */
-export function Text({text, limit = MAX_LABEL}: {text: string; limit?: number}) {
-  return (
-    <bdi>
-      {pieces(cut(text, limit)).map(piece =>
-        piece.isControl ? <span class="control">{piece.text}</span> : piece.text,
-      )}
-    </bdi>
+export function shown(text = '', limit = MAX_LABEL) {
+  const parts = pieces(cut(text, limit)).map(piece =>
+    piece.isControl ? <span class="control">{piece.text}</span> : piece.text,
   );
+  return <bdi>{parts}</bdi>;
+}
+
+export function tag(text: string) {
+  return <span class="tag">{shown(text, 160)}</span>;
 }
 
 /** A text of any length, cut until more is asked for. */
 export function LongText({text, class: name = ''}: {text: string; class?: string}) {
   const limit = useSignal(SHORT);
   const lines = text.slice(0, SHORT).split('\n').slice(0, SHORT_LINES);
-  const shown = limit.value === SHORT ? Math.min(SHORT, lines.join('\n').length) : limit.value;
-  const rest = text.length - shown;
+  const end = limit.value === SHORT ? Math.min(SHORT, lines.join('\n').length) : limit.value;
+  const rest = text.length - end;
+  const more = () => (limit.value = end + MORE);
   return (
     <span class={`long ${name}`}>
-      <Text text={text} limit={shown} />
-      {rest > 0 && (
-        <Link run={() => (limit.value = shown + MORE)}>more ({countText(rest, 'character')})</Link>
-      )}
-      {limit.value > SHORT && <Link run={() => (limit.value = SHORT)}>less</Link>}
+      {shown(text, end)}
+      {rest > 0 && <Link label={`more (${countText(rest, 'character')})`} run={more} />}
+      {limit.value > SHORT && <Link label="less" run={() => (limit.value = SHORT)} />}
     </span>
   );
 }
 
+interface ButtonProps {
+  label: ComponentChildren;
+  run: () => unknown;
+  class?: string;
+  title?: string;
+  pressed?: boolean;
+}
+
+export function Button({label, run, title, pressed, class: name}: ButtonProps) {
+  const its = {class: name, 'aria-label': title, 'aria-pressed': pressed};
+  return <button {...{type: 'button', ...its, onClick: () => void run()}}>{label}</button>;
+}
+
 /** A button that looks like a link. */
-export function Link({run, children}: {run: () => void; children: ComponentChildren}) {
-  return (
-    <button type="button" class="link" onClick={run}>
-      {children}
-    </button>
-  );
+export function Link({label, run}: ButtonProps) {
+  return <Button class="link" {...{label, run}} />;
 }
 
 /** A time, with how long ago it was. */
-export function Time({time}: {time: string | undefined}) {
-  return time ? (
-    <time dateTime={time} title={time}>
-      {timeText(time)} <span class="dim">{agoText(time, Date.now())}</span>
-    </time>
-  ) : null;
+export function timeAgo(time: string | undefined) {
+  const ago = <span class="dim">{agoText(time, Date.now())}</span>;
+  return <time dateTime={time}>{[`${timeText(time)} `, ago]}</time>;
 }
 
 interface NoticeProps {
+  text: string | false | undefined;
   kind?: 'error' | 'warning' | 'info';
   retry?: () => void;
-  children: ComponentChildren;
 }
 
 /** Nothing, if there is nothing to say. */
-export function Notice({kind = 'error', retry, children}: NoticeProps) {
-  return [children].flat().some(Boolean) ? (
+export function Notice({text, kind = 'error', retry}: NoticeProps) {
+  return text ? (
     <p class={`notice ${kind}`} role={kind === 'error' ? 'alert' : 'status'}>
-      {children} {retry && <Link run={retry}>Retry now</Link>}
+      {shown(text, 2000)} {retry && <Link label="Retry now" run={retry} />}
     </p>
   ) : null;
 }
@@ -84,7 +90,6 @@ export function Empty({title, children}: {title: string; children?: ComponentChi
 
 interface FieldProps {
   label: string;
-  value?: string;
   set: (text: string) => void;
 }
 
@@ -93,33 +98,21 @@ export function Filter({label, set}: FieldProps) {
   return <input type="search" placeholder={label} aria-label={label} onInput={input} />;
 }
 
-export function Field({label, value, set}: FieldProps) {
+export function Field({label, set}: FieldProps) {
   return (
     <label class="field">
       {label}
-      <input
-        autocomplete="off"
-        {...(value !== undefined && {value})}
-        onInput={event => set(event.currentTarget.value)}
-      />
+      <input autocomplete="off" onInput={event => set(event.currentTarget.value)} />
     </label>
   );
 }
 
-export function Check({
-  label,
-  value,
-  set,
-}: {
-  label: string;
-  value: boolean;
-  set: (on: boolean) => void;
-}) {
+type CheckProps = {label: string; value: boolean; set: (on: boolean) => void};
+
+export function Check({label, value, set}: CheckProps) {
+  const change = (event: {currentTarget: HTMLInputElement}) => set(event.currentTarget.checked);
   return (
-    <label>
-      <input type="checkbox" checked={value} onChange={event => set(event.currentTarget.checked)} />{' '}
-      {label}
-    </label>
+    <label>{[<input type="checkbox" checked={value} onChange={change} />, ` ${label}`]}</label>
   );
 }
 
@@ -149,74 +142,39 @@ export function useRead<T>(
     };
   }, [...changes, again.value]);
   const message = error.value === undefined ? '' : messageOf(error.value);
-  return {value, error: error.value, message, again: () => (again.value += 1)};
+  return {value: value.value, error: error.value, message, again: () => (again.value += 1)};
 }
 
-/** Copies to the clipboard, also on pages without TLS. */
-export async function copy(text: string): Promise<void> {
-  if (isSecureContext) {
-    await navigator.clipboard.writeText(text);
-    return;
-  }
-  const area = document.createElement('textarea');
-  area.value = text;
-  document.body.append(area);
-  area.select();
-  document.execCommand('copy');
-  area.remove();
-}
-
-interface CopyProps {
-  /** Made only when it is asked for. */
-  text: () => string;
-  /** What it copies, for screen readers. */
-  label: string;
-  children: ComponentChildren;
-}
-
-export function Copy({text, label, children}: CopyProps) {
+/** Copies a text, which is made only when it is asked for. `label` says what, for screen readers. */
+export function Copy({text, label, name}: {text: () => string; label: string; name: string}) {
   const done = useSignal('');
   const run = () =>
-    copy(text()).then(
+    navigator.clipboard.writeText(text()).then(
       () => (done.value = 'copied'),
       () => (done.value = 'not allowed'),
     );
-  return (
-    <button class="copy" aria-label={`Copy ${plain(label)}`} onClick={() => void run()}>
-      {done.value || children}
-    </button>
-  );
+  const title = `Copy ${plain(label)}`;
+  return <Button class="copy" label={done.value || name} {...{run, title}} />;
 }
 
 /** The menu of a thing: names and what they do. Those that do nothing are left out. */
 export function Menu({label, items}: {label: string; items: [string, unknown][]}) {
-  const element = useRef<HTMLDetailsElement>(null);
-  const close = () => element.current?.removeAttribute('open');
-  const leave = (event: FocusEvent) => {
-    if (!element.current?.contains(event.relatedTarget as Node | null)) {
-      close();
-    }
+  const leave = ({currentTarget, relatedTarget}: FocusEvent) => {
+    const menu = currentTarget as HTMLDetailsElement;
+    menu.open &&= menu.contains(relatedTarget as Node | null);
   };
-  const press = (event: KeyboardEvent) => {
-    if (event.key === 'Escape') {
-      close();
-      element.current?.querySelector('summary')?.focus();
-    }
+  const close = ({currentTarget}: Event) => {
+    (currentTarget as HTMLElement).closest('details')?.removeAttribute('open');
   };
+  const press = (event: KeyboardEvent) => event.key === 'Escape' && close(event);
+  const offered = items.filter((item): item is [string, () => unknown] => Boolean(item[1]));
   return (
-    <details class="menu" ref={element} onFocusOut={leave} onKeyDown={press}>
-      <summary aria-label={label} title={label}>
-        ⋯
-      </summary>
+    <details class="menu" onFocusOut={leave} onKeyDown={press}>
+      <summary aria-label={label}>⋯</summary>
       <div class="menu-items" onClick={close}>
-        {items.map(
-          ([name, run]) =>
-            typeof run === 'function' && (
-              <button key={name} onClick={() => void (run as () => unknown)()}>
-                {name}
-              </button>
-            ),
-        )}
+        {offered.map(([name, run]) => (
+          <Button key={name} label={name} run={run} />
+        ))}
       </div>
     </details>
   );

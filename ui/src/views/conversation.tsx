@@ -44,7 +44,7 @@ export function Conversation({model, list, actions, at, showRewound}: Props) {
   };
   return (
     <>
-      <Notice retry={see}>{log.error.value}</Notice>
+      <Notice text={log.error.value} retry={see} />
       <List {...{list, count, row}} role="feed" label="Events" onKeyDown={keys.press} />
     </>
   );

@@ -8,7 +8,7 @@ import type {Address, Scope, Session} from '../contract.js';
 import {parseJson, tryJson, writeJson} from '../json.js';
 import {readState, scopeOf} from '../state.js';
 import {countText} from '../text.js';
-import {Check, Field, Notice, Text} from './common.js';
+import {Button, Check, Field, Notice, shown} from './common.js';
 
 /** Author of the page's changes in the log. */
 const AUTHOR = 'inspector';
@@ -17,7 +17,8 @@ interface ConfirmProps {
   title: string;
   /** On the button. */
   verb: string;
-  isDangerous?: boolean;
+  /** Names the thing. */
+  address: Scope;
   /** Why it cannot be confirmed yet. */
   fault?: string;
   run: () => Promise<void>;
@@ -26,7 +27,7 @@ interface ConfirmProps {
 }
 
 /** A modal dialog. The browser keeps the focus in it, and Escape closes it. */
-function Confirm({title, verb, isDangerous, fault, run, close, children}: ConfirmProps) {
+function Confirm({title, verb, address, fault, run, close, children}: ConfirmProps) {
   const element = useRef<HTMLDialogElement>(null);
   const error = useSignal('');
   const isBusy = useSignal(false);
@@ -37,21 +38,20 @@ function Confirm({title, verb, isDangerous, fault, run, close, children}: Confir
     await run().catch((failure: unknown) => (error.value = messageOf(failure)));
     isBusy.value = false;
   };
-  const kind = isDangerous ? 'danger' : 'primary';
+  const {appName, userId, sessionId} = address;
+  const names = [appName, userId, sessionId].filter(Boolean).map(name => [' / ', shown(name)]);
+  const kind = ['Delete', 'Rewind'].includes(verb) ? 'danger' : 'primary';
   return (
     <dialog ref={element} onClose={close} aria-labelledby="dialog-title">
       <h2 id="dialog-title">{title}</h2>
       <form onSubmit={event => void confirm(event)}>
+        <p class="thing">{names.flat().slice(1)}</p>
         {children}
-        <Notice>{error.value}</Notice>
+        <Notice text={error.value} />
         {fault && <p class="dim">{fault}</p>}
         <div class="dialog-buttons">
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <button class={kind} disabled={isBusy.value || !!fault}>
-            {verb}
-          </button>
+          <Button label="Cancel" run={close} />
+          <button {...{class: kind, disabled: isBusy.value || !!fault}}>{verb}</button>
         </div>
       </form>
     </dialog>
@@ -65,19 +65,6 @@ interface SessionProps {
   close: () => void;
 }
 
-function Named({address, session}: Pick<SessionProps, 'address' | 'session'>) {
-  const {appName, userId, sessionId} = address;
-  return (
-    <p class="thing">
-      <strong>
-        <Text text={session.displayName || sessionId} />
-      </strong>
-      <br />
-      <Text text={appName} /> / <Text text={userId} /> / <Text text={sessionId} />
-    </p>
-  );
-}
-
 export function ForkDialog(props: SessionProps & {done: (sessionId: string) => void}) {
   const {address, session, sequence, close, done} = props;
   const id = useSignal('');
@@ -89,21 +76,15 @@ export function ForkDialog(props: SessionProps & {done: (sessionId: string) => v
     done(fork.session?.key?.sessionId ?? id.value);
   };
   return (
-    <Confirm title={`Fork at event ${sequence}`} verb="Fork" {...{run, close}}>
-      <p>A new session gets the events up to {sequence} and the state as of then, from:</p>
-      <Named {...{address, session}} />
+    <Confirm title={`Fork at event ${sequence}`} verb="Fork" {...{address, run, close}}>
+      <p>A new session gets the events up to {sequence} and the state as of then.</p>
       <Field label="Id of the new session, or nothing" set={text => (id.value = text)} />
     </Confirm>
   );
 }
 
-export function RewindDialog({
-  address,
-  session,
-  sequence,
-  last,
-  close,
-}: SessionProps & {last: number}) {
+export function RewindDialog(props: SessionProps & {last: number}) {
+  const {address, session, sequence, last, close} = props;
   const run = async () => {
     const precondition = {uid: session.uid ?? '', expectedSequence: String(last)};
     const request = {key: address, toSequence: String(sequence), author: AUTHOR, precondition};
@@ -111,12 +92,11 @@ export function RewindDialog({
     close();
   };
   return (
-    <Confirm title={`Rewind to event ${sequence}`} verb="Rewind" isDangerous {...{run, close}}>
+    <Confirm title={`Rewind to event ${sequence}`} verb="Rewind" {...{address, run, close}}>
       <p>
         {countText(last - sequence, 'event')} will be hidden, and the session’s own state will be as
         it was. A rewind can be rewound. It is refused if an event is appended meanwhile.
       </p>
-      <Named {...{address, session}} />
     </Confirm>
   );
 }
@@ -131,9 +111,8 @@ export function DeleteDialog(props: SessionProps & {done: () => void}) {
   };
   const fault = typed.value === address.sessionId ? '' : 'Type the id of the session to confirm.';
   return (
-    <Confirm title="Delete the session" verb="Delete" isDangerous {...{run, close, fault}}>
+    <Confirm title="Delete the session" verb="Delete" {...{address, run, close, fault}}>
       <p>{countText(sequence, 'event')} and the session’s own state will be gone for good.</p>
-      <Named {...{address, session}} />
       <Field label="Id of the session" set={text => (typed.value = text)} />
     </Confirm>
   );
@@ -166,24 +145,17 @@ export function EditDialog({scope, name, seen, close, done}: EditProps) {
   };
   const isJson = isRemoval.value || tryJson(text.value) !== undefined;
   const fault = isJson ? '' : 'The value must be JSON: "text" in quotes, a number, {…}, […].';
-  const address = [scope.appName, scope.userId, scope.sessionId].filter(Boolean).join(' / ');
+  const its = {title: name ? 'Change a key' : 'Set a key', address: scope, run, close, fault};
+  const area = {rows: 8, spellcheck: false, value: text.value, disabled: isRemoval.value};
   return (
-    <Confirm title={name ? 'Change a key' : 'Set a key'} verb="Save" {...{run, close, fault}}>
-      <p class="thing">
-        {name && (
-          <strong>
-            <Text text={name} />{' '}
-          </strong>
-        )}
-        {scopeOf(key.value)} state of <Text text={address} />
+    <Confirm verb="Save" {...its}>
+      <p>
+        <strong>{shown(name)}</strong> state of the {scopeOf(key.value)}
       </p>
       {!name && <Field label="Key, with its prefix" set={given => (key.value = given)} />}
       <label class="field">
         Value as JSON
-        <textarea
-          {...{rows: 8, spellcheck: false, value: text.value, disabled: isRemoval.value}}
-          onInput={input => (text.value = input.currentTarget.value)}
-        />
+        <textarea {...area} onInput={input => (text.value = input.currentTarget.value)} />
       </label>
       {value !== undefined && (
         <Check label="remove the key" value={isRemoval.value} set={on => (isRemoval.value = on)} />

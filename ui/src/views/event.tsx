@@ -9,8 +9,8 @@ import {href, type Route} from '../route.js';
 import type {SessionModel} from '../session.js';
 import {readState, scopeOf} from '../state.js';
 import {clockText, countText, plain, timeText} from '../text.js';
-import {Copy, Filter, Link, Menu, Text, copy} from './common.js';
-import {PartView, Tag} from './parts.js';
+import {Button, Copy, Filter, Link, Menu, shown, tag} from './common.js';
+import {PartView} from './parts.js';
 import {Tree} from './tree.js';
 
 const SHOWN_KEYS = 8;
@@ -35,43 +35,36 @@ interface EventProps {
 
 export function EventView({model, event, actions, isSelected, isFocused}: EventProps) {
   const isRaw = useSignal(false);
+  const toggle = () => (isRaw.value = !isRaw.value);
   const {author = '', invocationId, rewindToSequence} = event;
   const sequence = Number(event.sequence);
   const {log} = model;
+  const {select, history, find} = actions;
   const {parts, error, facts} = bodyOf(event);
   const isNew = log.get(sequence - 1)?.invocationId !== invocationId;
-  const kind = author === 'user' ? 'user' : 'agent';
-  const flags = {selected: isSelected, rewound: event.rewound, failed: error};
+  const flags = {user: author === 'user', selected: isSelected, rewound: event.rewound};
   const classes = Object.entries(flags).flatMap(([name, is]) => (is ? [name] : []));
   return (
     <article
-      class={['event', kind, ...classes].join(' ')}
-      aria-posinset={sequence}
-      aria-setsize={model.shown.value}
-      aria-label={`Event ${sequence}, ${plain(author)}`}
-      aria-current={isSelected}
+      class={['event', ...classes].join(' ')}
+      {...{'aria-posinset': sequence, 'aria-setsize': model.shown.value}}
+      {...{'aria-label': `Event ${sequence}, ${plain(author)}`, 'aria-current': isSelected}}
       tabIndex={isFocused ? 0 : -1}>
       {isNew && invocationId && (
         <div class="invocation">
-          <Link run={() => actions.find(invocationId)}>
-            invocation <Text text={invocationId} />
-          </Link>
-          <span class="dim">{timeText(event.eventTime)}</span>
+          <Link label={['invocation ', shown(invocationId)]} run={() => find(invocationId)} />
+          <span>{timeText(event.eventTime)}</span>
         </div>
       )}
-      <Head {...{event, actions, facts}} toggle={() => (isRaw.value = !isRaw.value)} />
+      <Head {...{event, actions, facts, toggle}} />
       <div class="event-body">
         {rewindToSequence !== undefined && <p>Rewind to event {rewindToSequence}</p>}
-        {error && (
-          <p class="failure">
-            <Text text={error} limit={2000} />
-          </p>
-        )}
+        {error && <p class="failure">{shown(error, 2000)}</p>}
         {parts.map((part, at) => (
-          <PartView key={at} {...{part, log, sequence, select: actions.select}} />
+          <PartView key={at} {...{part, log, sequence, select}} />
         ))}
-        <Delta event={event} history={actions.history} />
-        {isRaw.value && <RawJson event={event} close={() => (isRaw.value = false)} />}
+        <Delta {...{event, history}} />
+        {isRaw.value && <RawJson event={event} close={toggle} />}
       </div>
     </article>
   );
@@ -80,37 +73,23 @@ export function EventView({model, event, actions, isSelected, isFocused}: EventP
 type HeadProps = {event: Event; actions: Actions; facts: string[]; toggle: () => void};
 
 function Head({event, actions, facts, toggle}: HeadProps) {
+  const {author, branch, eventTime, rewound} = event;
   const sequence = Number(event.sequence);
-  const select = (click: MouseEvent) => {
+  const click = (click: MouseEvent) => {
     if (!click.ctrlKey && !click.metaKey) {
       click.preventDefault();
       actions.select(sequence);
     }
   };
+  const place = href({...actions.route, at: sequence});
   return (
     <header class="event-head">
-      <a
-        class="sequence"
-        href={href({...actions.route, at: sequence})}
-        aria-label={`State as of event ${sequence}`}
-        onClick={select}>
-        {sequence}
-      </a>
-      <strong class="author">
-        <Text text={event.author || '(no author)'} />
-      </strong>
-      {event.branch && <Tag text={event.branch} />}
-      {event.rewound && <span class="tag">hidden by a rewind</span>}
-      <span class="facts">
-        {facts.map(fact => (
-          <span key={fact}>
-            <Text text={fact} limit={80} />
-          </span>
-        ))}
-      </span>
-      <time class="dim" dateTime={event.eventTime} title={timeText(event.eventTime)}>
-        {clockText(event.eventTime)}
-      </time>
+      <a {...{class: 'sequence', href: place, onClick: click}}>{sequence}</a>
+      <strong>{shown(author || '(no author)')}</strong>
+      {branch && tag(branch)}
+      {rewound && tag('hidden by a rewind')}
+      <span class="facts">{facts.map(fact => shown(fact, 80))}</span>
+      <time dateTime={eventTime}>{clockText(eventTime)}</time>
       <EventMenu {...{event, actions, toggle}} />
     </header>
   );
@@ -120,79 +99,65 @@ function EventMenu({event, actions, toggle}: Omit<HeadProps, 'facts'>) {
   const {eventId = '', traceId, invocationId} = event;
   const {route, select, find, change} = actions;
   const sequence = Number(event.sequence);
+  const copy = (text: string) => navigator.clipboard.writeText(text);
   const link = (to: Partial<Route>) => {
     const place = href({...route, at: undefined, base: undefined, find: undefined, ...to});
     return copy(`${location.origin}${location.pathname}${place}`);
   };
-  return (
-    <Menu
-      label={`Actions of event ${sequence}`}
-      items={[
-        ['Raw JSON', toggle],
-        ['State as of this event', () => select(sequence)],
-        ['Copy link', () => link({event: eventId})],
-        ['Copy link to the invocation', invocationId && (() => link({find: invocationId}))],
-        ['Copy event as JSON', () => copy(writeJson(eventJson(event), 2))],
-        ['Copy event id', () => copy(eventId)],
-        ['Find its trace', traceId && (() => find(traceId))],
-        ['Fork here…', change && (() => change('fork', sequence))],
-        ['Rewind to here…', change && (() => change('rewind', sequence))],
-      ]}
-    />
-  );
+  const items: [string, unknown][] = [
+    ['Raw JSON', toggle],
+    ['State as of this event', () => select(sequence)],
+    ['Copy link', () => link({event: eventId})],
+    ['Copy link to the invocation', invocationId && (() => link({find: invocationId}))],
+    ['Copy event as JSON', () => copy(writeJson(eventJson(event), 2))],
+    ['Copy event id', () => copy(eventId)],
+    ['Find its trace', traceId && (() => find(traceId))],
+    ['Fork here…', change && (() => change('fork', sequence))],
+    ['Rewind to here…', change && (() => change('rewind', sequence))],
+  ];
+  return <Menu label={`Actions of event ${sequence}`} items={items} />;
 }
 
 /** What the event changed in the state. */
 function Delta({event, history}: {event: Event; history: (key: string) => void}) {
   const limit = useSignal(SHOWN_KEYS);
   const {setJson, remove = []} = event.stateDelta ?? {};
-  const removed = remove.map((key): [string, undefined] => [key, undefined]);
-  const changes: [string, Json | undefined][] = [...readState(setJson), ...removed];
+  const changes = [
+    ...[...readState(setJson)].map(([key, value]) => [key, shown(writeJson(value), 120)] as const),
+    ...remove.map(key => [key, <span class="removed">removed</span>] as const),
+  ];
+  const rest = changes.length - limit.value;
   return changes.length === 0 ? null : (
     <ul class="delta" aria-label="Changes of state">
       {changes.slice(0, limit.value).map(([key, value]) => (
         <li key={key}>
-          <Key name={key} history={history} />{' '}
-          {value === undefined ? (
-            <span class="removed">removed</span>
-          ) : (
-            <code>
-              <Text text={writeJson(value)} limit={120} />
-            </code>
-          )}
+          <Key name={key} history={history} /> <code>{value}</code>
         </li>
       ))}
-      {limit.value < changes.length && (
-        <li>
-          <Link run={() => (limit.value += 100)}>
-            {countText(changes.length - limit.value, 'key')} more
-          </Link>
-        </li>
-      )}
+      {rest > 0 && <Link label={`${rest} more`} run={() => (limit.value += 100)} />}
     </ul>
   );
 }
 
 /** A key of the state, and the way to its history. */
 export function Key({name, history}: {name: string; history: (key: string) => void}) {
-  return (
-    <button class={`key ${scopeOf(name)}`} onClick={() => history(name)}>
-      <Text text={name || '(empty key)'} />
-      <span class="visually-hidden"> history</span>
-    </button>
-  );
+  const hint = <span class="visually-hidden"> history</span>;
+  const label = [shown(name || '(empty key)'), hint];
+  return <Button class={`key ${scopeOf(name)}`} label={label} run={() => history(name)} />;
 }
 
 /** The event with its body and delta as JSON in place. */
-function eventJson({bodyJson, stateDelta, ...event}: Event): Json {
+function eventJson({bodyJson, stateDelta: {setJson, remove} = {}, ...event}: Event): Json {
   const json = toJson(event) as JsonObject;
-  const {setJson, remove} = stateDelta ?? {};
-  const delta = [
-    ...(setJson ? [['set', parseJson(setJson)] as [string, Json]] : []),
-    ...(remove ? [['remove', remove] as [string, Json]] : []),
-  ];
-  if (delta.length > 0) {
-    json.set('stateDelta', new Map(delta));
+  const delta: JsonObject = new Map();
+  if (setJson) {
+    delta.set('set', parseJson(setJson));
+  }
+  if (remove) {
+    delta.set('remove', remove);
+  }
+  if (delta.size > 0) {
+    json.set('stateDelta', delta);
   }
   return bodyJson ? json.set('body', parseJson(bodyJson)) : json;
 }
@@ -204,10 +169,8 @@ function RawJson({event, close}: {event: Event; close: () => void}) {
     <section class="raw" aria-label={`Raw JSON of event ${event.sequence}`}>
       <div class="pane-tools">
         <Filter label="Search the JSON" set={text => (filter.value = text.toLowerCase())} />
-        <Copy text={() => writeJson(json, 2)} label="the event as JSON">
-          copy event
-        </Copy>
-        <Link run={close}>close</Link>
+        <Copy name="copy event" text={() => writeJson(json, 2)} label="the event as JSON" />
+        <Link label="close" run={close} />
       </div>
       <Tree json={json} filter={filter.value} open={2} />
     </section>
@@ -216,10 +179,10 @@ function RawJson({event, close}: {event: Event; close: () => void}) {
 
 /** Stands for events that a rewind hides. */
 export function Hidden({run: {first, last}, show}: {run: HiddenRun; show: () => void}) {
+  const text = `${countText(last - first + 1, 'event')} hidden by a rewind (${first}–${last})`;
   return (
-    <article class="hidden-run" aria-label={`Events ${first} to ${last}, hidden`}>
-      {countText(last - first + 1, 'event')} hidden by a rewind ({first}–{last}){' '}
-      <Link run={show}>show</Link>
+    <article class="hidden-run" aria-label={text}>
+      {text} <Link label="show" run={show} />
     </article>
   );
 }

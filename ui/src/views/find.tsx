@@ -4,7 +4,7 @@ import {useSignal} from '@preact/signals';
 import {find, type Found} from '../find.js';
 import type {SessionModel} from '../session.js';
 import {countText} from '../text.js';
-import {Link, Notice, Text, useRead} from './common.js';
+import {Button, Link, Notice, shown, useRead} from './common.js';
 
 const MORE = 100;
 
@@ -19,51 +19,45 @@ interface Props {
 export function FindResults({model, text, rewound, select, close}: Props) {
   const found = useSignal<Found>({hits: [], seen: 0});
   const limit = useSignal(MORE);
-  const stop = useSignal<(() => void) | undefined>(undefined);
+  const state = useSignal<'searching' | 'stopped' | 'done'>('searching');
   const search = async (abort: AbortSignal) => {
-    const stopped = new AbortController();
-    stop.value = () => stopped.abort();
+    state.value = 'searching';
     for await (const part of find(model.address, text, rewound, abort)) {
       found.value = part;
-      if (stopped.signal.aborted) {
-        break;
+      if (state.peek() === ('stopped' as string)) {
+        return;
       }
     }
-    stop.value = undefined;
+    state.value = 'done';
   };
   const {message} = useRead(search, [text, rewound]);
   const {hits, seen} = found.value;
   const of = [seen, model.newest.value].map(count => count.toLocaleString('en')).join(' of ');
+  const isSearching = state.value === 'searching' && !message;
+  const rest = hits.length - limit.value;
   return (
     <section class="found" aria-label="Search results">
       <div class="pane-head">
         <h2>
-          <span role="status">{countText(hits.length, 'event')} with</span>{' '}
-          <Text text={text} limit={60} />
-          {stop.value && <span class="dim"> searched {of}</span>}
+          <span role="status">{countText(hits.length, 'event')} with</span> {shown(text, 60)}{' '}
+          {state.value !== 'done' && <span class="dim">searched {of}</span>}
         </h2>
-        {stop.value && <button onClick={stop.value}>Stop</button>}
-        <button onClick={close}>Close search</button>
+        {isSearching && <Button label="Stop" run={() => (state.value = 'stopped')} />}
+        <Button label="Close search" run={close} />
       </div>
-      <Notice>{message}</Notice>
+      <Notice text={message} />
       <ol>
-        {hits.slice(0, limit.value).map(hit => (
-          <li key={hit.sequence}>
-            <button class="hit" onClick={() => select(hit.sequence)}>
-              <span class="sequence">{hit.sequence}</span>
-              <span class="dim">
-                <Text text={hit.author} limit={40} /> · {hit.place}
-              </span>
-              <Text text={hit.snippet} limit={160} />
+        {hits.slice(0, limit.value).map(({sequence, author, place, snippet}) => (
+          <li key={sequence}>
+            <button class="hit" onClick={() => select(sequence)}>
+              <span class="sequence">{sequence}</span>
+              <span class="dim">{[shown(author, 40), ` · ${place}`]}</span>
+              {shown(snippet, 160)}
             </button>
           </li>
         ))}
       </ol>
-      {hits.length > limit.value && (
-        <Link run={() => (limit.value += MORE)}>
-          {countText(hits.length - limit.value, 'event')} more
-        </Link>
-      )}
+      {rest > 0 && <Link label={`${rest} more`} run={() => (limit.value += MORE)} />}
     </section>
   );
 }

@@ -5,7 +5,7 @@ import {TEXT, call} from '../api.js';
 import type {KeyChange, Scope} from '../contract.js';
 import {parseJson} from '../json.js';
 import {href, routeTo} from '../route.js';
-import {Link, Notice, Text, Time, useRead} from './common.js';
+import {Button, Link, Notice, shown, timeAgo, useRead} from './common.js';
 import {Value} from './keys.js';
 
 const PAGE_SIZE = 50;
@@ -33,23 +33,21 @@ export function History({scope, name, version, close}: Props) {
     return {changes, hasMore: pageToken !== ''};
   };
   const {value, message} = useRead(read, [name, version, pages.value]);
-  const {changes, hasMore} = value.value ?? {};
+  const {changes, hasMore} = value ?? {};
   return (
     <section class="history" aria-label="History of a key">
       <div class="pane-head">
-        <h2>
-          <Text text={name || '(empty key)'} />
-        </h2>
-        <button onClick={close}>Back to the state</button>
+        <h2>{shown(name || '(empty key)')}</h2>
+        <Button label="Back to the state" run={close} />
       </div>
-      <Notice>{message}</Notice>
+      <Notice text={message} />
       {changes?.length === 0 && <p class="dim">No changes are known.</p>}
       <ol>
         {changes?.map((change, at) => (
-          <Change key={`${change.version}`} {...{change, before: changes[at + 1]}} />
+          <Change key={change.version} {...{change, before: changes[at + 1]}} />
         ))}
       </ol>
-      {hasMore && <Link run={() => (pages.value += 1)}>older changes</Link>}
+      {hasMore && <Link label="older changes" run={() => (pages.value += 1)} />}
     </section>
   );
 }
@@ -60,15 +58,9 @@ function Change({change, before}: {change: KeyChange; before: KeyChange | undefi
   const to = {...routeTo('session', appName, userId, sessionId), at: Number(sequence ?? 0)};
   return (
     <li>
-      <strong>
-        <Text text={author || 'at creation'} />
-      </strong>{' '}
-      {sessionId && (
-        <a href={href(to)}>
-          <Text text={sessionId} limit={40} /> #{to.at}
-        </a>
-      )}{' '}
-      <Time time={commitTime} /> <span class="dim">version {version}</span>
+      <strong>{shown(author || 'at creation')}</strong>{' '}
+      {sessionId && <a href={href(to)}>{[shown(sessionId, 40), ` #${to.at}`]}</a>}{' '}
+      {timeAgo(commitTime)} <span class="dim">version {version}</span>
       {before?.valueJson && <Value json={parseJson(before.valueJson)} kind="before" />}
       <Value json={valueJson === undefined ? undefined : parseJson(valueJson)} kind="after" />
     </li>

@@ -4,7 +4,7 @@ import {useSignal} from '@preact/signals';
 import {writeJson, type Json} from '../json.js';
 import {scopeOf, type Entry, type ScopeName} from '../state.js';
 import {countText, plain} from '../text.js';
-import {Copy, Link} from './common.js';
+import {Button, Copy, Link} from './common.js';
 import {Key} from './event.js';
 import {Tree, matches} from './tree.js';
 
@@ -26,15 +26,13 @@ export function Keys({entries, filter, onlyChanges, scopes, ...actions}: Props) 
   const isShown = ({key, value, before, change}: Entry) =>
     (!onlyChanges || change !== 'same') &&
     (key.toLowerCase().includes(text) || matches(value ?? before ?? null, text));
-  return (
-    <>
-      {scopes.map(scope => {
-        const all = entries.filter(entry => scopeOf(entry.key) === scope);
-        const shown = all.filter(isShown);
-        return <Scope key={scope} {...{scope, shown, count: all.length, ...actions}} />;
-      })}
-    </>
-  );
+  const scopeViews = scopes.map(scope => {
+    const all = entries.filter(entry => scopeOf(entry.key) === scope);
+    return (
+      <Scope key={scope} {...{scope, ...actions, count: all.length}} shown={all.filter(isShown)} />
+    );
+  });
+  return <>{scopeViews}</>;
 }
 
 type KeyActions = Pick<Props, 'history' | 'edit'>;
@@ -42,28 +40,25 @@ type ScopeProps = KeyActions & {scope: ScopeName; count: number; shown: Entry[]}
 
 function Scope({scope, count, shown, ...actions}: ScopeProps) {
   const limit = useSignal(MORE);
+  const rest = shown.length - limit.value;
   return (
     <section class="scope" aria-label={`State of the ${scope}`}>
       <h3 class={scope}>
         {scope} <span class="dim">{countText(count, 'key')}</span>
       </h3>
-      {shown.length === 0 && count > 0 && <p class="dim">None of them.</p>}
       <ul>
         {shown.slice(0, limit.value).map(entry => (
           <EntryView key={entry.key} {...{entry, ...actions}} />
         ))}
       </ul>
-      {shown.length > limit.value && (
-        <Link run={() => (limit.value += MORE)}>
-          {countText(shown.length - limit.value, 'key')} more
-        </Link>
-      )}
+      {rest > 0 && <Link label={`${rest} more`} run={() => (limit.value += MORE)} />}
     </section>
   );
 }
 
 function EntryView({entry, history, edit}: KeyActions & {entry: Entry}) {
   const {key, value, before, change} = entry;
+  const changeIt = edit && {run: () => edit(key), title: `Change ${plain(key)}`};
   return (
     <li class={`entry ${change}`}>
       <span class="mark" title={change}>
@@ -72,14 +67,8 @@ function EntryView({entry, history, edit}: KeyActions & {entry: Entry}) {
       </span>
       <Key name={key} history={history} />
       <span class="copies">
-        <Copy text={() => key} label={`the key ${key}`}>
-          key
-        </Copy>
-        {edit && value !== undefined && (
-          <button class="copy" aria-label={`Change ${plain(key)}`} onClick={() => edit(key)}>
-            change
-          </button>
-        )}
+        <Copy name="key" text={() => key} label={`the key ${key}`} />
+        {changeIt && value !== undefined && <Button class="copy" label="change" {...changeIt} />}
       </span>
       {change !== 'same' && before !== undefined && <Value json={before} kind="before" />}
       {value !== undefined && <Value json={value} kind="after" />}
@@ -89,14 +78,12 @@ function EntryView({entry, history, edit}: KeyActions & {entry: Entry}) {
 
 /** A value, or one that was replaced; nothing: the key was removed. */
 export function Value({json, kind}: {json: Json | undefined; kind: 'before' | 'after'}) {
+  const open = json !== undefined && writeJson(json).length < 60 ? 2 : 0;
+  const removed = <span class="removed">removed</span>;
   return (
     <div class={`value ${kind}`}>
       <span class="visually-hidden">{kind === 'before' ? 'from' : 'to'} </span>
-      {json === undefined ? (
-        <span class="removed">removed</span>
-      ) : (
-        <Tree json={json} open={writeJson(json).length < 60 ? 2 : 0} />
-      )}
+      {json === undefined ? removed : <Tree json={json} open={open} />}
     </div>
   );
 }

@@ -4,7 +4,7 @@ import {useSignal} from '@preact/signals';
 import type {Address, Session} from '../contract.js';
 import {sessionAt, wholeState} from '../session.js';
 import {compare, readState} from '../state.js';
-import {Check, Filter, Notice, useRead} from './common.js';
+import {Button, Check, Filter, Notice, useRead} from './common.js';
 import {Keys} from './keys.js';
 
 /** The slider may pass many events before it rests. */
@@ -36,20 +36,18 @@ export function StatePanel({address, at, base, last, version, setBase, history, 
     return {after: whole, before: before.stateOmitted ? whole : before};
   };
   const changes = [address, at, base, at === undefined ? version : 0];
-  const {value, message} = useRead(read, changes, REST_MS);
-  const {after, before} = value.value ?? {};
-  const change = at === undefined && after && edit && ((key: string) => edit(key, after));
+  const {value: {after, before} = {}, message} = useRead(read, changes, REST_MS);
+  const isNow = at === undefined && after !== undefined;
+  const change = isNow && edit ? (key: string) => edit(key, after) : undefined;
+  const entries = compare(readState(before?.stateJson), readState(after?.stateJson));
+  const number = {type: 'number', min: 0, max: last, value: base} as const;
   return (
-    <section class="state" aria-label="State">
+    <section aria-label="State">
       <div class="pane-head">
         <h2>State {at === undefined ? 'now' : at === 0 ? 'as created' : `as of event ${at}`}</h2>
         <label>
           compared with event{' '}
-          <input
-            type="number"
-            {...{min: 0, max: last, value: base}}
-            onChange={input => setBase(Number(input.currentTarget.value))}
-          />
+          <input {...number} onChange={input => setBase(Number(input.currentTarget.value))} />
         </label>
       </div>
       <div class="pane-tools">
@@ -59,21 +57,21 @@ export function StatePanel({address, at, base, last, version, setBase, history, 
           value={onlyChanges.value}
           set={on => (onlyChanges.value = on)}
         />
-        {change && <button onClick={() => change('')}>Set a key…</button>}
+        {change && <Button label="Set a key…" run={() => change('')} />}
       </div>
-      <Notice>{message}</Notice>
-      <Notice kind="warning">
-        {after?.stateOmitted && 'The state as of this event does not fit into an answer.'}
-        {after?.damagedKeys && `Damaged keys are left out: ${after.damagedKeys.join(', ')}`}
-      </Notice>
-      {after && before && (
-        <Keys
-          entries={compare(readState(before.stateJson), readState(after.stateJson))}
-          {...{filter: filter.value, onlyChanges: onlyChanges.value, history}}
-          scopes={['session', 'user', 'application']}
-          edit={change || undefined}
-        />
-      )}
+      <Notice text={message} />
+      <Notice
+        kind="warning"
+        text={after?.stateOmitted && 'The state as of this event does not fit into an answer.'}
+      />
+      <Notice
+        kind="warning"
+        text={after?.damagedKeys && `Damaged keys are left out: ${after.damagedKeys.join(', ')}`}
+      />
+      <Keys
+        {...{entries, filter: filter.value, onlyChanges: onlyChanges.value, history}}
+        {...{scopes: ['session', 'user', 'application'], edit: change}}
+      />
     </section>
   );
 }

@@ -63,7 +63,7 @@ export function SessionView({route, reload}: {route: Route; reload: () => void})
   if (!session) {
     return model.error.value ? (
       <Empty title="The session cannot be shown">
-        <Notice retry={reload}>{model.error.value}</Notice>
+        <Notice text={model.error.value} retry={reload} />
         It may have been deleted or have expired. <a href="#/">Look at the applications</a>.
       </Empty>
     ) : (

@@ -8,12 +8,12 @@ import {download, type FileForm} from '../download.js';
 import {href, routeTo} from '../route.js';
 import {countText, timeText} from '../text.js';
 import {currentAt, reconnect, watchError, watchState} from '../watch.js';
-import {Check, Link, Menu, Notice, Text, Time} from './common.js';
-import {Tag} from './parts.js';
+import {Button, Check, Link, Menu, Notice, shown, tag, timeAgo} from './common.js';
 import type {Open} from './session.js';
 
 /** Labels of the adapters' own begin with it. */
 const INTERNAL_LABEL = 'sessiond-adk/';
+const PANES = ['events', 'state'] as const;
 
 type HeadProps = Open & {pane: Signal<'events' | 'state'>; reload: () => void};
 
@@ -22,25 +22,19 @@ export function SessionHead(props: HeadProps) {
   return (
     <header class="session-head">
       <div class="title-line">
-        <h1>
-          <Text text={session.displayName || address.sessionId} />
-        </h1>
+        <h1>{shown(session.displayName || address.sessionId)}</h1>
         <SessionMenu {...props} />
       </div>
       <Facts {...props} />
       <div class="pane-tools">
         <Live {...props} />
         <FindField text={route.find ?? ''} find={text => set({find: text || undefined})} />
-        <Check label="show rewound" value={route.rewound} set={rewound => set({rewound}, true)} />
+        <Check label="show rewound" value={route.rewound} set={on => set({rewound: on}, true)} />
         <div class="tabs pane-tabs" role="group" aria-label="Pane">
-          {(['events', 'state'] as const).map(name => (
-            <button
-              key={name}
-              aria-pressed={pane.value === name}
-              onClick={() => (pane.value = name)}>
-              {name}
-            </button>
-          ))}
+          {PANES.map(label => {
+            const its = {label, pressed: pane.value === label, run: () => (pane.value = label)};
+            return <Button key={label} {...its} />;
+          })}
         </div>
       </div>
       <Currency reload={reload} />
@@ -53,42 +47,22 @@ function Facts({address, session, model}: HeadProps) {
   const {appName, userId, sessionId} = forkedFrom?.key ?? {};
   const origin = Number(forkedFrom?.sequence ?? 0);
   const to = {...routeTo('session', appName, userId, sessionId), at: origin};
+  const link = <a href={href(to)}>{[shown(sessionId), ` at event ${origin}`]}</a>;
   return (
     <div class="session-facts">
-      <code>
-        <Text text={address.sessionId} />
-      </code>
+      <code>{shown(address.sessionId)}</code>
       <span>{countText(model.newest.value, 'event')}</span>
-      <span>
-        created <Time time={createTime} />
-      </span>
-      {expireTime && (
-        <span>
-          expires <Time time={expireTime} />
-        </span>
-      )}
-      {sessionId && (
-        <span>
-          forked from{' '}
-          <a href={href(to)}>
-            <Text text={sessionId} /> at event {origin}
-          </a>
-        </span>
-      )}
-      <Labels session={session} />
+      <span>created {timeAgo(createTime)}</span>
+      {expireTime && <span>expires {timeAgo(expireTime)}</span>}
+      {sessionId && <span>forked from {link}</span>}
+      {labelsOf(session)}
     </div>
   );
 }
 
-export function Labels({session: {labels = {}}}: {session: Session}) {
-  const shown = Object.entries(labels).filter(([name]) => !name.startsWith(INTERNAL_LABEL));
-  return (
-    <>
-      {shown.map(([name, value]) => (
-        <Tag key={name} text={`${name}=${value}`} />
-      ))}
-    </>
-  );
+export function labelsOf({labels = {}}: Session) {
+  const all = Object.entries(labels).filter(([name]) => !name.startsWith(INTERNAL_LABEL));
+  return all.map(([name, value]) => tag(`${name}=${value}`));
 }
 
 /** Whether the page follows, and the switches for it. */
@@ -96,40 +70,25 @@ function Live({model, list}: HeadProps) {
   const isPaused = model.isPaused.value;
   const waiting = model.newest.value - model.shown.value;
   const state = isPaused ? 'paused' : watchState.value;
+  const text = state + (waiting > 0 ? `, ${waiting} new` : '');
   return (
     <div class="live" role="group" aria-label="Live">
-      <span class={`live-state ${state.replace(' ', '-')}`} role="status">
-        {state}
-        {waiting > 0 && `, ${waiting} new`}
-      </span>
-      <button onClick={() => model.pause(!isPaused)}>{isPaused ? 'Resume' : 'Pause'}</button>
-      <button aria-pressed={list.isFollowing.value} onClick={() => list.follow()}>
-        Follow
-      </button>
+      <span {...{class: `live-state ${state}`, role: 'status'}}>{text}</span>
+      <Button label={isPaused ? 'Resume' : 'Pause'} run={() => model.pause(!isPaused)} />
+      <Button label="Follow" pressed={list.isFollowing.value} run={() => list.follow()} />
     </div>
   );
 }
 
 /** Says when what is shown is not current. */
 export function Currency({reload}: {reload: () => void}) {
-  switch (watchState.value) {
-    case 'gone':
-      return (
-        <Notice kind="warning" retry={reload}>
-          This session was deleted, or another one has its id now. This is what was read before.
-        </Notice>
-      );
-    case 'lost':
-    case 'refused':
-      return (
-        <Notice kind="warning" retry={watchState.value === 'lost' ? reconnect : reload}>
-          Not current{currentAt.value > 0 && ` since ${timeText(currentAt.value)}`}:{' '}
-          {watchError.value}
-        </Notice>
-      );
-    default:
-      return null;
-  }
+  const state = watchState.value;
+  const gone =
+    'This session was deleted, or another one has its id now. You see what was read before.';
+  const since = currentAt.value > 0 ? ` since ${timeText(currentAt.value)}` : '';
+  const isLost = state === 'lost' || state === 'refused';
+  const text = state === 'gone' ? gone : isLost && `Not current${since}: ${watchError.value}`;
+  return <Notice kind="warning" text={text} retry={state === 'lost' ? reconnect : reload} />;
 }
 
 /** `/` focuses it, Enter searches. */
@@ -149,13 +108,11 @@ function FindField({text, find}: {text: string; find: (text: string) => void}) {
     event.preventDefault();
     find(element.current?.value.trim() ?? '');
   };
+  const field = {ref: element, type: 'search', key: text, defaultValue: text} as const;
+  const hint = 'Find text, id, #sequence, invocation, trace';
   return (
     <form role="search" onSubmit={submit}>
-      <input
-        {...{ref: element, type: 'search', key: text, defaultValue: text}}
-        placeholder="Find text, id, #sequence, invocation, trace"
-        aria-label="Find in this session"
-      />
+      <input {...field} placeholder={hint} aria-label="Find in this session" />
     </form>
   );
 }
@@ -168,7 +125,6 @@ function SessionMenu({address, model, ask}: HeadProps) {
   const save = async (form: FileForm) => {
     const stop = new AbortController();
     abort.value = stop;
-    state.value = 'Reading…';
     const progress = (events: number) => (state.value = `${countText(events, 'event')} read`);
     await download(address, form, progress, stop.signal).then(
       () => (state.value = ''),
@@ -177,19 +133,17 @@ function SessionMenu({address, model, ask}: HeadProps) {
     abort.value = undefined;
   };
   const sequence = model.shown.value;
+  const items: [string, unknown][] = [
+    ['Download as ADK file', () => save('adk')],
+    ['Download complete', () => save('complete')],
+    ['Fork here…', ask && (() => ask({kind: 'fork', sequence}))],
+    ['Delete…', ask && (() => ask({kind: 'delete', sequence}))],
+  ];
   return (
     <div class="session-actions">
       <span role="status">{state.value}</span>
-      {abort.value && <Link run={() => abort.value?.abort()}>Stop</Link>}
-      <Menu
-        label="Actions of the session"
-        items={[
-          ['Download as ADK file', () => save('adk')],
-          ['Download complete', () => save('complete')],
-          ['Fork here…', ask && (() => ask({kind: 'fork', sequence}))],
-          ['Delete…', ask && (() => ask({kind: 'delete', sequence}))],
-        ]}
-      />
+      {abort.value && <Link label="Stop" run={() => abort.value?.abort()} />}
+      <Menu label="Actions of the session" items={items} />
     </div>
   );
 }

@@ -1,14 +1,14 @@
 /** The sessions of an application, page by page. */
 
-import {useSignal, type Signal} from '@preact/signals';
+import {useSignal} from '@preact/signals';
 import {useEffect, useMemo} from 'preact/hooks';
 import type {Session} from '../contract.js';
 import {go, href, routeTo, savePlace, savedPlace, type Route} from '../route.js';
 import {listOf, nameOf, type SessionList} from '../session_list.js';
-import {agoText, clockText, countText, plain, timeText} from '../text.js';
-import {Empty, Link, Notice, Text} from './common.js';
+import {agoText, clockText, countText, plain} from '../text.js';
+import {Button, Empty, Link, Notice, shown} from './common.js';
 import {List, ListModel, type Anchor} from './list.js';
-import {Labels} from './session_head.js';
+import {labelsOf} from './session_head.js';
 
 const ROW_HEIGHT = 56;
 /** Rows before the end at which the next page is read. */
@@ -34,59 +34,47 @@ export function SessionsView({route}: {route: Route}) {
     const save = setTimeout(() => count > 0 && savePlace(rows.anchor), PLACE_MS);
     return () => clearTimeout(save);
   }, [first, last, count, hasMore.value]);
-  const row = (at: number) => <Row session={sessions.value[at] ?? {}} {...{at, previews}} />;
+  const row = (at: number) => {
+    const session = sessions.value[at] ?? {};
+    return <Row {...{session, at, message: previews.value.get(nameOf(session))}} />;
+  };
+  const heads = COLUMNS.map(name => <span role="columnheader">{name}</span>);
   return (
     <div class="sessions">
       <Filters {...{route, list, rows}} />
-      <Notice retry={() => void list.read()}>{list.error.value}</Notice>
+      <Notice text={list.error.value} retry={() => void list.read()} />
       {count === 0 && !hasMore.value && <NoSessions route={route} />}
-      <div
-        class="table"
-        role="table"
-        aria-label="Sessions"
-        aria-rowcount={hasMore.value ? -1 : count + 1}>
+      <div class="table" role="table" aria-label="Sessions">
         <div role="rowgroup">
-          <div class="row head" role="row">
-            {COLUMNS.map(name => (
-              <span role="columnheader" key={name}>
-                {name}
-              </span>
-            ))}
-          </div>
+          <div {...{class: 'row head', role: 'row'}}>{heads}</div>
         </div>
-        <List {...{list: rows, count, row}} role="rowgroup" label="Sessions" />
+        <List {...{list: rows, count, row, role: 'rowgroup', label: 'Sessions'}} />
       </div>
     </div>
   );
 }
 
-function Row(props: {session: Session; at: number; previews: Signal<Map<string, string>>}) {
-  const {session, at, previews} = props;
-  const {key, displayName, expireTime, lastEventTime, lastSequence} = session;
+type RowProps = {session: Session; at: number; message: string | undefined};
+
+function Row({session, at, message}: RowProps) {
+  const {key, displayName, expireTime, lastEventTime, lastSequence = '0'} = session;
   const {appName, userId = '', sessionId = ''} = key ?? {};
+  const expires = expireTime && `expires ${agoText(expireTime, Date.now())}`;
+  const cell = {role: 'cell'} as const;
   return (
     <div class="row" role="row" aria-rowindex={at + 2}>
-      <span role="cell">
+      <span {...cell}>
         <a href={href(routeTo('session', appName, userId, sessionId))}>
-          <Text text={displayName || sessionId} limit={120} />
+          {shown(displayName || sessionId, 120)}
         </a>
-        <span class="sub">
-          {displayName && <Text text={sessionId} limit={80} />} <Labels session={session} />
-        </span>
+        <span class="sub">{[displayName && shown(sessionId, 80), ' ', labelsOf(session)]}</span>
       </span>
-      <span role="cell">
-        <Text text={userId} limit={80} />
+      <span {...cell}>{shown(userId, 80)}</span>
+      <span {...{...cell, class: 'count'}}>{Number(lastSequence).toLocaleString('en')}</span>
+      <span {...cell}>
+        {agoText(lastEventTime, Date.now())} <span class="sub">{expires}</span>
       </span>
-      <span role="cell" class="count">
-        {Number(lastSequence ?? 0).toLocaleString('en')}
-      </span>
-      <span role="cell" title={timeText(lastEventTime)}>
-        {agoText(lastEventTime, Date.now())}
-        {expireTime && <span class="sub">expires {agoText(expireTime, Date.now())}</span>}
-      </span>
-      <span role="cell" class="last-message">
-        <Text text={previews.value.get(nameOf(session)) ?? ''} limit={200} />
-      </span>
+      <span {...{...cell, class: 'last-message'}}>{shown(message, 200)}</span>
     </div>
   );
 }
@@ -94,8 +82,7 @@ function Row(props: {session: Session; at: number; previews: Signal<Map<string, 
 function NoSessions({route}: {route: Route}) {
   return route.userId || route.labels.length > 0 ? (
     <Empty title="No session passes the filter">
-      <Link run={() => go({...route, userId: '', labels: []})}>Show all sessions</Link> of the
-      application.
+      <Link label="Show all sessions" run={() => go({...route, userId: '', labels: []})} />
     </Empty>
   ) : (
     <Empty title="No sessions yet">
@@ -120,38 +107,34 @@ function Filters({route, list, rows}: {route: Route; list: SessionList; rows: Li
     state.value = '';
   };
   const count = countText(list.sessions.value.length, 'session');
-  const more = list.hasMore.value ? ' so far' : '';
+  const asOf = `${list.hasMore.value ? ' so far' : ''}, as of ${clockText(list.readAt.value)}`;
+  const field = (name: string, value: string, set: (text: string) => void) => (
+    <input
+      {...{type: 'search', placeholder: name, 'aria-label': name, value}}
+      onChange={input => set(input.currentTarget.value)}
+    />
+  );
   return (
     <form class="pane-tools" role="search" onSubmit={event => event.preventDefault()}>
-      <input
-        {...{type: 'search', placeholder: 'User id', 'aria-label': 'User id', value: userId}}
-        onChange={input => go({...route, userId: input.currentTarget.value})}
-      />
-      <input
-        {...{placeholder: 'label=value', 'aria-label': 'Label'}}
-        onChange={input => addLabel(input.currentTarget.value)}
-      />
-      {labels.map(label => (
-        <button
-          class="tag"
-          key={label}
-          aria-label={`Remove the label ${plain(label)}`}
-          onClick={() => go({...route, labels: labels.filter(other => other !== label)})}>
-          <Text text={label} /> ×
-        </button>
-      ))}
+      {field('User id', userId, id => go({...route, userId: id}))}
+      {field('label=value', '', addLabel)}
+      {labels.map(label => {
+        const run = () => go({...route, labels: labels.filter(other => other !== label)});
+        const title = `Remove the label ${plain(label)}`;
+        return <Button key={label} class="tag" label={[shown(label), ' ×']} {...{run, title}} />;
+      })}
       <label>
         jump to{' '}
         <input type="datetime-local" onChange={input => void jump(input.currentTarget.value)} />
       </label>
-      <button onClick={() => go({...route, oldestFirst: !oldestFirst})}>
-        {oldestFirst ? 'oldest first' : 'newest first'}
-      </button>
+      <Button
+        label={oldestFirst ? 'oldest first' : 'newest first'}
+        run={() => go({...route, oldestFirst: !oldestFirst})}
+      />
       <span class="dim" role="status">
-        {state.value}
-        {list.readAt.value > 0 && `${count}${more}, as of ${clockText(list.readAt.value)}`}
+        {state.value + (list.readAt.value > 0 ? count + asOf : '')}
       </span>
-      <button onClick={() => list.reload()}>Reload</button>
+      <Button label="Reload" run={() => list.reload()} />
     </form>
   );
 }

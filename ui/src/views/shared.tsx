@@ -8,7 +8,7 @@ import {go, type Route} from '../route.js';
 import {wholeState} from '../session.js';
 import {compare, readState} from '../state.js';
 import {follow} from '../watch.js';
-import {Filter, Notice, useRead} from './common.js';
+import {Button, Filter, Notice, useRead} from './common.js';
 import {EditDialog} from './dialogs.js';
 import {History} from './history.js';
 import {Keys} from './keys.js';
@@ -20,28 +20,25 @@ export function SharedStateView({route}: {route: Route}) {
   const filter = useSignal('');
   const edited = useSignal<string | undefined>(undefined);
   const version = useSignal(0);
+  const change = () => {
+    version.value += 1;
+  };
   const {value, message} = useRead(abort => wholeState(scope, abort), [version.value]);
   // The right to change an application's state cannot be asked for without a change.
-  const asked = useRead(async () => !userId || mayWrite({...scope, sessionId: '-'}), []);
-  useEffect(
-    () =>
-      follow(scope, ({stateChange, caughtUp}) => {
-        version.value += stateChange || caughtUp ? 1 : 0;
-      }),
-    [],
-  );
-  const mayEdit = asked.value.value && !isReadOnly.value;
-  const edit = mayEdit ? (name: string) => (edited.value = name) : undefined;
-  const values = readState(value.value?.stateJson);
+  const may = useRead(async () => !userId || mayWrite({...scope, sessionId: '-'}), []).value;
+  useEffect(() => follow(scope, it => (it.stateChange || it.caughtUp) && change()), []);
+  const edit = may && !isReadOnly.value ? (name: string) => (edited.value = name) : undefined;
+  const values = readState(value?.stateJson);
   const close = () => (edited.value = undefined);
   const done = () => {
     close();
-    version.value += 1;
+    change();
   };
+  const shownKeys = {entries: compare(values, values), filter: filter.value, onlyChanges: false};
   return (
-    <div class="page shared">
-      <Notice>{message}</Notice>
-      <Currency reload={() => (version.value += 1)} />
+    <div class="page">
+      <Notice text={message} />
+      <Currency reload={change} />
       {key !== undefined ? (
         <History
           {...{scope, name: key, version: version.value}}
@@ -51,17 +48,16 @@ export function SharedStateView({route}: {route: Route}) {
         <section aria-label="State">
           <div class="pane-tools">
             <Filter label="Filter keys and values" set={text => (filter.value = text)} />
-            {edit && <button onClick={() => edit('')}>Set a key…</button>}
+            {edit && <Button label="Set a key…" run={() => edit('')} />}
           </div>
           <Keys
-            {...{entries: compare(values, values), filter: filter.value, onlyChanges: false, edit}}
-            scopes={userId ? ['user', 'application'] : ['application']}
+            {...{...shownKeys, edit, scopes: userId ? ['user', 'application'] : ['application']}}
             history={name => go({...route, key: name})}
           />
         </section>
       )}
-      {edited.value !== undefined && value.value && (
-        <EditDialog {...{scope, name: edited.value, seen: value.value, close, done}} />
+      {edited.value !== undefined && value && (
+        <EditDialog {...{scope, name: edited.value, seen: value, close, done}} />
       )}
     </div>
   );
