@@ -10,7 +10,9 @@ export default tseslint.config(
     languageOptions: {
       globals: {
         ...{Buffer: 'readonly', console: 'readonly', document: 'readonly', fetch: 'readonly'},
-        ...{process: 'readonly', setTimeout: 'readonly', window: 'readonly'},
+        ...{process: 'readonly', setTimeout: 'readonly', window: 'readonly', history: 'readonly'},
+        ...{navigator: 'readonly', sessionStorage: 'readonly', addEventListener: 'readonly'},
+        getComputedStyle: 'readonly',
       },
     },
   },

@@ -113,7 +113,7 @@ function readFile(json: JsonObject): Part | undefined {
     // ADK for Rust writes bytes as numbers.
     const base64 = Array.isArray(bytes)
       ? btoa(bytes.map(byte => String.fromCharCode(Number(textOf(byte)) & 255)).join(''))
-      : textOf(bytes).replaceAll('-', '+').replaceAll('_', '/');
+      : textOf(bytes).replaceAll('-', '+').replaceAll('_', '/').replace(/=+$/, '');
     return {kind: 'data', mimeType: textAt(data, 'mimeType'), base64};
   }
   const file = objectOf(json.get('fileData') ?? json);

@@ -9,8 +9,8 @@ export interface Piece {
 // C0 and C1 but for tab and line feed, soft hyphen, direction marks, zero-width characters, separators, byte order mark,
 // tags, noncharacters and halves of surrogate pairs; and joiners that join no emoji.
 const HIDDEN = new RegExp(
+  // eslint-disable-next-line no-misleading-character-class
   [
-    // eslint-disable-next-line no-misleading-character-class
     '[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180e]',
     '[\\u034f\\u200b\\u200c\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0]',
     '[\\ufff9-\\ufffb\\ufffe\\uffff\\u{e0000}-\\u{e0fff}\\p{Surrogate}]',

@@ -144,7 +144,7 @@ export function List({list, count, row, role, label, onKeyDown}: ListProps) {
   }
   const style = {height: `${list.heights.total}px`};
   return (
-    <div class="list" ref={element} tabIndex={-1} onScroll={() => list.scrolled()}>
+    <div class="list" ref={element} onScroll={() => list.scrolled()}>
       <div class="list-all" {...{style, role, onKeyDown}} aria-label={label}>
         {rows.map(at => (
           <Row key={at} {...{list, at}}>

@@ -1,13 +1,7 @@
-import {beforeAll, expect, test, vi} from 'vitest';
+import {expect, test} from 'vitest';
+import {href, parseRoute, routeTo} from '../../src/route.js';
 
-// The page's globals that the module reads.
-beforeAll(() => {
-  vi.stubGlobal('location', {hash: ''});
-  vi.stubGlobal('addEventListener', () => {});
-});
-
-test('an address comes back, whatever the ids are', async () => {
-  const {href, parseRoute, routeTo} = await import('../../src/route.js');
+test('an address comes back, whatever the ids are', () => {
   for (const id of ['a', '/', '..', '#?&=%2f', '<script>', '\u202e', 'a b+c', '%']) {
     const session = {...routeTo('session', id, id, id), at: 3, base: 0, key: id, rewound: true};
     expect(parseRoute(href(session))).toEqual({...session, event: undefined, find: undefined});
@@ -18,14 +12,12 @@ test('an address comes back, whatever the ids are', async () => {
 
 test.each(['', '#', '#/', '#/session/a', '#/sessions', '#/other/x', '#/session/a/b/'])(
   '%j leads to the applications',
-  async hash => {
-    const {parseRoute} = await import('../../src/route.js');
+  hash => {
     expect(parseRoute(hash).view).toBe('applications');
   },
 );
 
-test('what is no number is left out', async () => {
-  const {parseRoute} = await import('../../src/route.js');
+test('what is no number is left out', () => {
   expect(parseRoute('#/session/a/b/c?at=x&base=-1').at).toBeUndefined();
   expect(parseRoute('#/session/a/b/c?at=12').at).toBe(12);
 });
