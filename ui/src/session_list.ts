@@ -51,7 +51,7 @@ export class SessionList {
   /** Reads on until there are as many sessions. */
   async readTo(count: number): Promise<void> {
     while (this.sessions.value.length < count && this.hasMore.value && !this.error.value) {
-      await this.read(JUMP_PAGE_SIZE);
+      await this.read(count > PAGE_SIZE ? JUMP_PAGE_SIZE : PAGE_SIZE);
     }
   }
 

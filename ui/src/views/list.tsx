@@ -159,7 +159,7 @@ export function List({list, count, row, role, label, onKeyDown}: ListProps) {
 function Row({list, at, children}: {list: ListModel; at: number; children: ComponentChildren}) {
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => (element.current ? list.observe(element.current) : undefined), [list, at]);
-  const style = {transform: `translateY(${list.heights.top(at)}px)`};
+  const style = {top: `${list.heights.top(at)}px`};
   return (
     <div class="list-row" role="presentation" ref={element} data-row={at} style={style}>
       {children}

@@ -1,7 +1,7 @@
 // Content of strangers: nothing of it is run, loaded or followed, and all of it is visible.
 
 import assert from 'node:assert/strict';
-import {append, call, text} from './server.js';
+import {append, call, text, until} from './server.js';
 
 const MARKUP = '<img src=http://evil.example/x onerror="window.hacked=1"><script>hacked=1</script>';
 
@@ -56,9 +56,10 @@ export async function hostile_ids_labels_and_bodies_stay_text({url, writeUrl, op
   await page.getByRole('heading', {name: '\\u{202e}<b>title</b>'}).waitFor();
   await page.getByText('\\u{7}').first().waitFor();
   const feed = page.getByRole('feed', {name: 'Events'});
-  const top = () => page.locator('.events-pane .list').evaluate(list => list.scrollTo(0, 0));
-  await top();
-  await feed.getByText('window.hacked=1').first().waitFor();
+  await until('the first event', async () => {
+    await page.locator('.events-pane .list').evaluate(list => list.scrollTo(0, 0));
+    return (await feed.getByText('window.hacked=1').count()) > 0;
+  });
   await feed.getByText('\\u{9b}').first().waitFor();
   await feed.getByRole('button', {name: 'more (999,300 characters)'}).click();
   await feed.getByRole('button', {name: 'more (979,300 characters)'}).waitFor();

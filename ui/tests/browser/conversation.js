@@ -194,6 +194,7 @@ export async function the_keyboard_is_enough({url, writeUrl, open}) {
   const key = await sample(writeUrl, 'keys');
   const {page} = await open();
   await page.goto(`${url}/${key.path}`);
+  await event(page, 1).getByText('Shoes, please.').waitFor();
   await event(page, 1).focus();
   const focused = () => page.evaluate(() => document.activeElement?.ariaLabel ?? '');
   await page.keyboard.press('j');

@@ -27,8 +27,8 @@ export async function sessions_are_found_by_application_user_and_label({url, wri
     session: {displayName: 'The first one', labels: {tier: 'gold'}, ttl: '864000s'},
   });
   await create(writeUrl, 'find', 'ben', 'two', {session: {labels: {tier: 'free'}}});
-  await append(writeUrl, key, {body: text('hello', 'user'), author: 'ann'});
-  await append(writeUrl, key, {body: text('the last message')});
+  await append(writeUrl, key, {eventId: 'e1', body: text('hello', 'user'), author: 'ann'});
+  await append(writeUrl, key, {eventId: 'e2', body: text('the last message')});
   const tab = await open();
   const {page} = tab;
   await page.goto(url);

@@ -90,13 +90,14 @@ let [passed, failed] = [0, 0];
 async function runOne(name, test, context) {
   const started = Date.now();
   const tabs = [];
+  const deferred = [];
   const open = async options => {
     const tab = await Tab.open(browser, options);
     tabs.push(tab);
     return tab;
   };
   try {
-    await test({...context, open, scale});
+    await test({...context, open, scale, defer: run => deferred.push(run)});
     for (const tab of tabs) {
       assert.deepEqual(tab.faults, [], 'the browser has reported');
     }
@@ -112,6 +113,8 @@ async function runOne(name, test, context) {
     console.log(shown?.slice(0, 1500));
   }
   await Promise.all(tabs.map(tab => tab.context.close()));
+  // A server ends after the pages that watch it.
+  await Promise.all(deferred.map(run => run()));
 }
 
 for (const group of [lists, conversation, content, live, writes, access]) {

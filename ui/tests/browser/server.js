@@ -70,8 +70,10 @@ export class Server {
       if (this.#process.exitCode !== null) {
         throw new Error(`the server has ended: ${log}`);
       }
-      return fetch(`${this.url}/inspector.json`).then(
-        response => response.ok,
+      const options = {method: 'POST', headers: {'content-type': 'application/json'}, body: '{}'};
+      const path = 'sessiond.v1.AdminService/ListApplications';
+      return fetch(`${this.url}/${path}`, options).then(
+        ({status}) => [200, 401, 403].includes(status),
         () => false,
       );
     };
