@@ -1,0 +1,117 @@
+/**
+ * JSON without loss: numbers keep every digit, and members keep their order.
+ *
+ * `JSON.parse` rounds integers beyond 2^53, and moves members with numeric names to the front.
+ */
+
+/** A number, or other JSON, as its text. */
+export class Raw {
+  constructor(readonly text: string) {}
+}
+
+export type Json = null | boolean | string | Raw | Json[] | JsonObject;
+export type JsonObject = Map<string, Json>;
+
+/** The server takes 100 levels. JSON text within texts may have more, and is then shown as text. */
+const MAX_DEPTH = 200;
+const TOKEN = /[{}[\],:]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}[\],:"]+/y;
+const SPACE = /\s*/y;
+
+/** Parses JSON text. Of members with the same name, the last one counts. Throws a SyntaxError. */
+export function parseJson(text: string): Json {
+  // It checks the text, so that the reader below need not.
+  JSON.parse(text);
+  let at = 0;
+  const take = (pattern: RegExp) => {
+    pattern.lastIndex = at;
+    const found = pattern.exec(text)?.[0] ?? '';
+    at += found.length;
+    return found;
+  };
+  const next = () => {
+    take(SPACE);
+    return take(TOKEN);
+  };
+  const value = (token: string, depth: number): Json => {
+    if (depth > MAX_DEPTH) {
+      throw new SyntaxError(`JSON may have ${MAX_DEPTH} levels.`);
+    }
+    if (token === '[') {
+      const list: Json[] = [];
+      for (let item = next(); item !== ']'; item = next()) {
+        if (item !== ',') {
+          list.push(value(item, depth + 1));
+        }
+      }
+      return list;
+    }
+    if (token === '{') {
+      const object: JsonObject = new Map();
+      for (let name = next(); name !== '}'; name = next()) {
+        if (name !== ',') {
+          next();
+          object.set(JSON.parse(name) as string, value(next(), depth + 1));
+        }
+      }
+      return object;
+    }
+    return /^[-\d]/.test(token) ? new Raw(token) : (JSON.parse(token) as Json);
+  };
+  return value(next(), 0);
+}
+
+/** The value of a text, or `undefined` if it is no JSON. */
+export function tryJson(text: string): Json | undefined {
+  try {
+    return parseJson(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes JSON text: on one line, or indented by `indent` spaces. */
+export function writeJson(json: Json, indent = 0, margin = ''): string {
+  if (json instanceof Raw) {
+    return json.text;
+  }
+  if (!(json instanceof Map) && !Array.isArray(json)) {
+    return JSON.stringify(json);
+  }
+  const inner = margin + ' '.repeat(indent);
+  const name = (text: string) => JSON.stringify(text) + (indent ? ': ' : ':');
+  const isList = Array.isArray(json);
+  const items = isList
+    ? json.map(value => writeJson(value, indent, inner))
+    : [...json].map(([key, value]) => name(key) + writeJson(value, indent, inner));
+  const [open, close] = isList ? '[]' : '{}';
+  const isFlat = !indent || items.length === 0;
+  const text = isFlat ? items.join(',') : `\n${inner}${items.join(`,\n${inner}`)}\n${margin}`;
+  return `${open}${text}${close}`;
+}
+
+/** The exact form of what `JSON.parse` gave. */
+export function toJson(value: unknown): Json {
+  return parseJson(JSON.stringify(value));
+}
+
+export function isObject(json: Json | undefined): json is JsonObject {
+  return json instanceof Map;
+}
+
+/** Whether two values have the same text but for white space. */
+export function sameJson(a: Json, b: Json): boolean {
+  return a === b || writeJson(a) === writeJson(b);
+}
+
+/** JSON text within a text: an object or a list. */
+export function nestedJson(text: string): Json | undefined {
+  return /^\s*[[{]/.test(text) && /[\]}]\s*$/.test(text) ? tryJson(text) : undefined;
+}
+
+/** A member's place, as jq writes it: `.content.parts[0]["odd name"]`. */
+export function pathOf(parent: string, name: string | number): string {
+  if (typeof name === 'string' && /^[A-Za-z_]\w*$/.test(name)) {
+    return `${parent}.${name}`;
+  }
+  return `${parent}[${JSON.stringify(name)}]`;
+}

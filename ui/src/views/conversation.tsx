@@ -1,0 +1,113 @@
+/** The events of a session, in a list that follows what is appended. */
+
+import {useSignal} from '@preact/signals';
+import {useLayoutEffect, useRef} from 'preact/hooks';
+import type {SessionModel} from '../session.js';
+import {Empty, Notice} from './common.js';
+import {EventView, Hidden, type Actions} from './event.js';
+import {List, type ListModel} from './list.js';
+
+interface Props {
+  model: SessionModel;
+  list: ListModel;
+  actions: Actions;
+  at: number | undefined;
+  showRewound: () => void;
+}
+
+export function Conversation({model, list, actions, at, showRewound}: Props) {
+  const {log} = model;
+  const count = model.shown.value;
+  const [first, last] = list.range.value;
+  const keys = useKeys(list, actions);
+  const see = () => log.see(first + 1, last + 1);
+  useLayoutEffect(see, [first, last, count, log.version.value]);
+  useLayoutEffect(() => fold(model, list), [log.runs.value, count]);
+  if (count === 0) {
+    return <Empty title="No events yet">They show here when they are appended.</Empty>;
+  }
+  const row = (at0: number) => {
+    const sequence = at0 + 1;
+    const run = log.runOf(sequence);
+    const event = log.get(sequence);
+    if (run) {
+      return <Hidden run={run} show={showRewound} />;
+    }
+    const [isSelected, isFocused] = [sequence === at, at0 === keys.focused];
+    return event ? (
+      <EventView {...{model, event, actions, isSelected, isFocused}} />
+    ) : (
+      <article class="event" aria-label={`Event ${sequence}, loading`}>
+        <span class="sequence">{sequence}</span>
+      </article>
+    );
+  };
+  return (
+    <>
+      <Notice text={log.error.value} retry={see} />
+      <List {...{list, count, row}} role="feed" label="Events" onKeyDown={keys.press} />
+    </>
+  );
+}
+
+/** Gives hidden events no height, but for the last one of a run: it says that they are hidden. */
+function fold({log, shown}: SessionModel, list: ListModel): void {
+  list.resize(shown.value);
+  const {heights} = list;
+  for (let row = 0; row < heights.count; row += 1) {
+    const run = log.runOf(row + 1);
+    const isHidden = run !== undefined && row + 1 < run.last;
+    if (isHidden !== (heights.height(row) === 0)) {
+      heights.set(row, isHidden ? 0 : heights.estimate);
+    }
+  }
+  list.layout.value += 1;
+}
+
+/** Moves the focus from event to event: arrows, or j and k; Home and End. Enter selects. */
+function useKeys(list: ListModel, actions: Actions) {
+  const focused = useSignal(-1);
+  const isWanted = useRef(false);
+  const {heights} = list;
+  const [first, last] = list.range.value;
+  useLayoutEffect(() => {
+    const row = document.querySelector<HTMLElement>(`[data-row="${focused.value}"] > article`);
+    if (isWanted.current && row) {
+      isWanted.current = false;
+      row.focus();
+    }
+  });
+  const focus = (row: number) => {
+    isWanted.current = true;
+    focused.value = Math.max(0, Math.min(row, heights.count - 1));
+    if (focused.value < first || focused.value > last) {
+      list.show(focused.value);
+    }
+  };
+  const step = (from: number, by: number) => {
+    let row = from + by;
+    while (row > 0 && row < heights.count - 1 && heights.height(row) === 0) {
+      row += by;
+    }
+    focus(row);
+  };
+  const press = (event: KeyboardEvent) => {
+    const target = event.target as HTMLElement;
+    const row = Number(target.closest<HTMLElement>('[data-row]')?.dataset['row']);
+    const moves: Record<string, () => void> = {
+      ...{ArrowDown: () => step(row, 1), j: () => step(row, 1)},
+      ...{ArrowUp: () => step(row, -1), k: () => step(row, -1)},
+      ...{Home: () => focus(0), End: () => focus(heights.count - 1)},
+      ...(target.matches('article') && {Enter: () => actions.select(row + 1)}),
+    };
+    const isOther = event.ctrlKey || event.metaKey || event.altKey || target.closest('input');
+    const move = isOther ? undefined : moves[event.key];
+    if (move) {
+      event.preventDefault();
+      move();
+    }
+  };
+  // Tab reaches the list at an event that is in the page.
+  const isInPage = first <= focused.value && focused.value <= last;
+  return {press, focused: isInPage ? focused.value : Math.min(list.anchor.row, last)};
+}
