@@ -4,7 +4,7 @@ import {useSignal} from '@preact/signals';
 import {render} from 'preact';
 import {useEffect} from 'preact/hooks';
 import {hasIdentities, isReadOnly, loadSettings, needsToken, takeToken, token} from './api.js';
-import {go, href, route, routeTo, type Route} from './route.js';
+import {go, href, parseRoute, route, routeTo, type Route} from './route.js';
 import {plain} from './text.js';
 import {ApplicationsView, UsersView} from './views/applications.js';
 import {Button, shown, tag} from './views/common.js';
@@ -105,9 +105,7 @@ function SchemeButton() {
 }
 
 takeToken();
-if (!location.hash) {
-  go(routeTo('applications'), true);
-}
+go(parseRoute(location.hash), true);
 const root = document.getElementById('app') as HTMLElement;
 void loadSettings()
   .catch(() => undefined)

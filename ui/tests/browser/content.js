@@ -63,6 +63,7 @@ export async function hostile_ids_labels_and_bodies_stay_text({url, writeUrl, op
   await feed.getByText('\\u{9b}').first().waitFor();
   await feed.getByRole('button', {name: 'more (999,300 characters)'}).click();
   await feed.getByRole('button', {name: 'more (979,300 characters)'}).waitFor();
+  await feed.getByRole('button', {name: 'less'}).click();
   await page.getByLabel('Actions of event 3').click();
   await page.getByRole('button', {name: 'Raw JSON'}).click();
   await feed.getByText('image/svg+xml').first().waitFor();
