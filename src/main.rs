@@ -150,6 +150,9 @@ fn greet(running: &Running, config: &Config) {
     }
     let (address, store) = (running.address(), store::public_url(&config.store.url));
     let mut text = format!("sessiond listens on {address} and stores in {store}\n");
+    if let Some(http) = running.http_address().filter(|_| is_terminal) {
+        text += &format!("The inspector is at {}\n", page(&reachable(http)));
+    }
     if is_terminal {
         text += "Try these in another terminal (Ctrl-C stops the server):\n";
         text += &to_try(&reachable(address), config);
@@ -164,6 +167,14 @@ fn reachable(address: &str) -> String {
         false => secure.to_owned(),
     };
     address.replace("0.0.0.0", &own("127.0.0.1")).replace("[::]", &own("[::1]"))
+}
+
+/// The page of an HTTP listener, as a browser takes it.
+fn page(address: &str) -> String {
+    match address.starts_with("https://") || address.starts_with("unix:") {
+        true => address.to_owned(),
+        false => format!("http://{address}"),
+    }
 }
 
 /// A command in a line each. The names of files are those of docs/access.md.

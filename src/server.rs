@@ -14,6 +14,7 @@ mod exposed;
 mod health;
 mod http;
 mod identity;
+mod inspector;
 mod listener;
 mod messages;
 mod policy;
@@ -238,7 +239,7 @@ async fn bind(
     let grpc = Listener::bind(listen, Protocol::Grpc, config, tls).await?;
     let http = bind_http(config, tls, &grpc).await?;
     let http = http.map(|listener| {
-        let http = Http::new(&config.http, &listener, phase.subscribe());
+        let http = Http::new(config, &listener, phase.subscribe());
         (listener, http)
     });
     let admin = match admin_listen {

@@ -2,7 +2,7 @@ import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  {ignores: ['dist/', 'node_modules/', 'src/gen/']},
+  {ignores: ['build/', 'dist/', 'node_modules/', 'src/gen/']},
   js.configs.recommended,
   tseslint.configs.recommended,
   {

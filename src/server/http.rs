@@ -32,10 +32,11 @@ use super::{
     admin::readiness,
     dispatch::Dispatch,
     health::{Phase, refusal},
+    inspector::Inspector,
     listener::Listener,
 };
 use crate::{
-    config::HttpArgs,
+    config::{Config, HttpArgs},
     domain::{error::Error, limits::MESSAGE_BYTES},
     proto,
     rpc::status::bad_message,
@@ -60,6 +61,7 @@ struct Shared {
     hosts: Option<Hosts>,
     origins: Vec<String>,
     is_read_only: bool,
+    inspector: Inspector,
     phase: watch::Receiver<Phase>,
 }
 
@@ -78,7 +80,8 @@ impl Hosts {
 }
 
 impl Http {
-    pub fn new(args: &HttpArgs, listener: &Listener, phase: watch::Receiver<Phase>) -> Self {
+    pub fn new(config: &Config, listener: &Listener, phase: watch::Receiver<Phase>) -> Self {
+        let args = &config.http;
         let hosts = listener.tcp().map(|(host, address)| {
             let own = match address.ip() {
                 IpAddr::V4(ip) => ip.to_string(),
@@ -88,11 +91,12 @@ impl Http {
             let named = own.into_iter().chain(args.http_hosts.iter().cloned()).collect();
             Hosts { named, is_loopback: address.ip().is_loopback() }
         });
-        let HttpArgs { http_origins, http_read_only, .. } = args;
+        let &HttpArgs { http_read_only: is_read_only, ref http_origins, .. } = args;
+        let inspector = Inspector::new(is_read_only, config.identifies());
         let options =
             Options { pool: proto::pool(), message_bytes: MESSAGE_BYTES, refusal: refused };
         let origins = http_origins.clone();
-        let shared = Shared { hosts, origins, is_read_only: *http_read_only, phase };
+        let shared = Shared { hosts, origins, is_read_only, inspector, phase };
         Self { shared: Arc::new(shared), connect: Connect::new((), options) }
     }
 
@@ -155,7 +159,7 @@ impl Shared {
             _ if !self.is_meant(request) => {
                 Some(plain(StatusCode::MISDIRECTED_REQUEST, Vec::new(), OTHER_HOST))
             }
-            _ => None,
+            _ => self.inspector.answer(request),
         }
     }
 }

@@ -19,6 +19,7 @@ tests! {
     another_host_and_another_origin_are_refused: ["--http-listen", "127.0.0.1:0"] super::another_host_and_another_origin_are_refused;
     a_watch_is_a_stream_of_envelopes: ["--http-listen", "127.0.0.1:0"] super::a_watch_is_a_stream_of_envelopes;
     a_request_that_costs_too_much_is_refused: ["--http-listen", "127.0.0.1:0"] super::a_request_that_costs_too_much_is_refused;
+    the_page_is_its_own_and_runs_nothing_else: ["--http-listen", "127.0.0.1:0"] super::the_page_is_its_own_and_runs_nothing_else;
     named_origins_and_hosts_are_served:
         ["--http-listen", "127.0.0.1:0", "--http-origins", "https://app.example,http://other.example:81", "--http-hosts", "sessions.example"]
         super::named_origins_and_hosts_are_served;
@@ -282,6 +283,36 @@ async fn a_listener_of_reads_changes_nothing(service: Service) {
         service.post("SessionService/DeleteSession", &json!({"key": session()}), "").await;
     assert_eq!((deleted.status, &*deleted.reason()), (403, "READ_ONLY_LISTENER"));
     service.get_session(get("s")).await.unwrap();
+    service.stop().await;
+}
+
+async fn the_page_is_its_own_and_runs_nothing_else(service: Service) {
+    let page = service.fetch("/", "").await;
+    assert_eq!((page.status, page.header("cache-control")), (200, Some("no-cache")));
+    let policy = page.header("content-security-policy").unwrap();
+    for rule in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+    ] {
+        assert!(policy.contains(rule), "{policy}");
+    }
+    let tag = page.header("etag").unwrap();
+    let again = service.fetch("/", &format!("\r\nif-none-match: {tag}")).await;
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    let script = service.fetch("/assets/app.js", "\r\naccept-encoding: gzip, br").await;
+    assert_eq!(script.header("content-type"), Some("text/javascript"));
+    assert_eq!(
+        (script.header("content-encoding"), &script.body[..2]),
+        (Some("gzip"), &[0x1f, 0x8b][..])
+    );
+    assert!(script.body.len() < 60_000, "{} bytes", script.body.len());
+    let facts = service.fetch("/inspector.json", "").await.json();
+    assert_eq!(facts, json!({"readOnly": false, "needsCredential": false}));
+    let foreign = service.send("GET / HTTP/1.1\r\nhost: attacker.example", b"").await;
+    assert_eq!(foreign.status, 421);
+    assert_eq!(service.fetch("/assets/../Cargo.toml", "").await.status, 404);
     service.stop().await;
 }
 

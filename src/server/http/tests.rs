@@ -10,7 +10,13 @@ fn hosts(is_loopback: bool) -> Hosts {
 fn shared(origins: &[&str]) -> Shared {
     let (_, phase) = watch::channel(Phase::Starting);
     let origins = origins.iter().map(|&it| it.to_owned()).collect();
-    Shared { hosts: Some(hosts(true)), origins, is_read_only: false, phase }
+    Shared {
+        hosts: Some(hosts(true)),
+        origins,
+        is_read_only: false,
+        inspector: Inspector::new(false, false),
+        phase,
+    }
 }
 
 fn request(headers: &[(HeaderName, &str)]) -> Request<()> {
