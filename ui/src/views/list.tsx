@@ -34,13 +34,9 @@ export class ListModel {
     this.heights = new Heights(estimate);
   }
 
-  attach(element: HTMLElement | null): void {
+  attach(element: HTMLElement | null): () => void {
     this.#element = element;
-    if (element) {
-      this.observe(element);
-    } else {
-      this.#observer.disconnect();
-    }
+    return element ? this.observe(element) : () => {};
   }
 
   observe(element: HTMLElement): () => void {
@@ -72,7 +68,9 @@ export class ListModel {
     const element = this.#element;
     if (element) {
       const end = this.heights.total - element.clientHeight;
-      const wanted = this.heights.top(this.anchor.row) + this.anchor.above;
+      const {row, above} = this.anchor;
+      // A row may have become smaller than what was above.
+      const wanted = this.heights.top(row) + Math.min(above, this.heights.height(row));
       const top = Math.max(0, this.isFollowing.value ? end : Math.min(end, wanted));
       if (Math.abs(element.scrollTop - top) >= 1) {
         element.scrollTop = top;
@@ -127,21 +125,14 @@ interface ListProps {
 
 export function List({list, count, row, role, label, onKeyDown}: ListProps) {
   const element = useRef<HTMLDivElement>(null);
-  useLayoutEffect(() => {
-    list.attach(element.current);
-    return () => list.attach(null);
-  }, [list]);
+  useLayoutEffect(() => list.attach(element.current), [list]);
   useLayoutEffect(() => list.resize(count), [list, count]);
   // After each layout, when the page has the height of all rows.
   useLayoutEffect(() => list.settle());
   void list.layout.value;
   const [first, last] = list.range.value;
-  const rows = [];
-  for (let at = first; at <= Math.min(last, count - 1); at += 1) {
-    if (list.heights.height(at) > 0) {
-      rows.push(at);
-    }
-  }
+  const range = Array.from({length: Math.min(last + 1, count) - first}, (_, at) => first + at);
+  const rows = range.filter(at => list.heights.height(at) > 0);
   const style = {height: `${list.heights.total}px`};
   return (
     <div class="list" ref={element} onScroll={() => list.scrolled()}>
