@@ -1,7 +1,7 @@
 /**
  * Files of a session: in ADK's own form, for its tools, and complete, for `sessiond import`.
  *
- * ADK refuses members that it does not know, so its form leaves them out, as `sessiond export` does.
+ * ADK refuses members that it does not know: its form lacks them, as that of `sessiond export`.
  */
 
 import {camelCase, objectOf} from './body.js';

@@ -1,4 +1,4 @@
-/** Heights of the rows of a list, and the top of each. A row that was never seen has an estimated height. */
+/** Heights of the rows of a list, and their tops. A row that was never seen has an estimate. */
 export class Heights {
   #heights: number[] = [];
   #tops: number[] | undefined;

@@ -90,6 +90,8 @@ function EventMenu({event, model, toggle}: Omit<HeadProps, 'facts'>) {
     const place = href({...route.value, at: undefined, base: undefined, find: undefined, ...to});
     return copy(`${location.origin}${location.pathname}${place}`);
   };
+  const ask = (kind: 'fork' | 'rewind') =>
+    model.mayChange && (() => (model.task.value = {kind, sequence}));
   const items: [string, unknown][] = [
     ['Raw JSON', toggle],
     ['State as of this event', () => model.pick(sequence)],
@@ -98,8 +100,8 @@ function EventMenu({event, model, toggle}: Omit<HeadProps, 'facts'>) {
     ['Copy event as JSON', () => copy(writeJson(eventJson(event), 2))],
     ['Copy event id', () => copy(eventId)],
     ['Find its trace', traceId && (() => model.go({find: traceId}))],
-    ['Fork here…', model.mayChange && (() => (model.task.value = {kind: 'fork', sequence}))],
-    ['Rewind to here…', model.mayChange && (() => (model.task.value = {kind: 'rewind', sequence}))],
+    ['Fork here…', ask('fork')],
+    ['Rewind to here…', ask('rewind')],
   ];
   return <Menu label={`Actions of event ${sequence}`} items={items} />;
 }
