@@ -1,4 +1,4 @@
-// Builds dist/: the page, its script and its style. The output depends on package-lock.json and the sources alone.
+// Builds dist/: the page, its script and its style, from package-lock.json and the sources alone.
 
 import {build} from 'esbuild';
 import {copyFileSync, readFileSync, rmSync} from 'node:fs';

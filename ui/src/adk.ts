@@ -1,10 +1,10 @@
 /**
  * Files of a session: in ADK's own form, for its tools, and complete, for `sessiond import`.
  *
- * ADK refuses members that it does not know, so its form leaves them out, as `sessiond export` does.
+ * ADK refuses members that it does not know: its form lacks them, as that of `sessiond export`.
  */
 
-import {camelCase} from './body.js';
+import {camelCase, objectOf} from './body.js';
 import type {Event, Session} from './contract.js';
 import {Raw, isObject, toJson, tryJson, writeJson, type Json, type JsonObject} from './json.js';
 
@@ -15,6 +15,8 @@ const ACTIONS = [
   ...['setModelResponse', 'skipSummarization', 'transferReason', 'transferToAgent'],
 ];
 const CONTENT = ['parts', 'role'];
+/** ADK refuses any other JSON there. */
+const OBJECTS = ['content', 'customMetadata'];
 const PART = [
   ...['audioTranscription', 'codeExecutionResult', 'executableCode', 'fileData', 'functionCall'],
   ...['functionResponse', 'inlineData', 'mediaProcessing', 'mediaResolution', 'partMetadata'],
@@ -33,119 +35,113 @@ export interface Contents {
 /** ADK's own form: visible events, without what it cannot hold. */
 export function adkFile({session, events}: Contents): string {
   const visible = events.filter(event => !event.rewound && event.rewindToSequence === undefined);
-  return fileOf(session, visible.map(adkEvent), []);
+  return fileOf(session, visible.map(adkEvent));
 }
 
 /** Everything. An import restores an equal session from the exact form of its events. */
 export function completeFile({session, created, events}: Contents): string {
-  const {displayName, labels, expireTime, createTime, forkedFrom} = session;
-  const {appName, userId, sessionId} = forkedFrom?.key ?? {};
-  const metadata = objectOf({
-    format: 1,
-    ...{display_name: displayName, labels, expire_time: expireTime, create_time: createTime},
-    forked_from: forkedFrom && {
-      ...{app_name: appName, user_id: userId, session_id: sessionId},
-      sequence: Number(forkedFrom.sequence ?? 0),
-    },
-  });
-  const extra: JsonObject = new Map([
+  const {displayName, labels, expireTime, createTime, forkedFrom: origin} = session;
+  const forkedFrom = object([
+    ['app_name', origin?.key?.appName],
+    ['user_id', origin?.key?.userId],
+    ['session_id', origin?.key?.sessionId],
+    ['sequence', raw(origin?.sequence ?? '0')],
+  ]);
+  const metadata = object([
+    ['format', raw('1')],
+    ['display_name', displayName],
+    ['labels', labels && toJson(labels)],
+    ['expire_time', expireTime],
+    ['create_time', createTime],
+    ['forked_from', origin && forkedFrom],
+  ]);
+  const extra = object([
     ['session', metadata],
-    ['initial_state', stateOf(created)],
+    ['initial_state', raw(created.stateJson) ?? new Map()],
     ['hidden', events.map(exactEvent)],
   ]);
-  return fileOf(session, [], [['sessiond', extra]]);
+  return fileOf(session, [], extra);
 }
 
-function fileOf(session: Session, events: Json[], extra: [string, Json][]): string {
-  const {appName = '', userId = '', sessionId = ''} = session.key ?? {};
-  const members: [string, Json][] = [
-    ['id', sessionId],
-    ['appName', appName],
-    ['userId', userId],
-    ...(session.stateOmitted ? [] : [['state', stateOf(session)] as [string, Json]]),
-    ['lastUpdateTime', stampOf(session.lastEventTime ?? session.createTime ?? '')],
+function fileOf(session: Session, events: Json[], extra?: Json): string {
+  const {key, stateJson, stateOmitted, lastEventTime, createTime} = session;
+  const file = object([
+    ['id', key?.sessionId],
+    ['appName', key?.appName],
+    ['userId', key?.userId],
+    ['state', stateOmitted ? undefined : raw(stateJson)],
+    ['lastUpdateTime', stampOf(lastEventTime ?? createTime ?? '')],
     ['events', events],
-    ...extra,
-  ];
-  return `${writeJson(new Map(members), 1)}\n`;
-}
-
-function stateOf(session: Session): Json {
-  return tryJson(session.stateJson ?? '{}') ?? new Map();
+    ['sessiond', extra],
+  ]);
+  return `${writeJson(file, 1)}\n`;
 }
 
 /** The event as ADK writes it. */
 export function adkEvent(event: Event): Json {
-  const given = camelCase(tryJson(event.bodyJson ?? '{}') ?? new Map<string, Json>());
-  const body = isObject(given) ? given : new Map<string, Json>();
-  const entry = objectOf({id: event.eventId});
-  if (event.eventTime) {
-    entry.set('timestamp', stampOf(event.eventTime));
-  }
-  const {invocationId, branch} = event;
-  for (const [name, value] of objectOf({invocationId, author: event.author ?? '', branch})) {
-    entry.set(name, value);
-  }
-  for (const [name, value] of body) {
-    const isWritten = ENVELOPE.includes(name) || value === null;
-    const mustBeObject = name === 'content' || name === 'customMetadata';
-    if (!isWritten && (!mustBeObject || isObject(value))) {
-      entry.set(name, name === 'content' ? contentOf(value) : value);
-    }
-  }
-  const actions = actionsOf(body.get('actions'), event.stateDelta?.setJson);
-  if (actions.size > 0) {
-    entry.set('actions', actions);
-  }
-  return entry;
-}
-
-function actionsOf(actions: Json | undefined, set: string | undefined): JsonObject {
-  const delta = tryJson(set ?? '{}');
-  const isSet = isObject(delta) && delta.size > 0;
-  const isEmpty = (value: Json) => ['{}', '[]', 'false'].includes(writeJson(value));
-  const others = known(actions, ACTIONS).filter(([, value]) => !isEmpty(value));
-  return new Map([...(isSet ? [['stateDelta', delta] as [string, Json]] : []), ...others]);
+  const {eventTime, author = ''} = event;
+  const body = objectOf(camelCase(tryJson(event.bodyJson || '{}') ?? null));
+  const delta = objectOf(tryJson(event.stateDelta?.setJson || '{}'));
+  const isNamed = (value: Json) => !['{}', '[]', 'false'].includes(writeJson(value));
+  const others = known(body.get('actions'), ACTIONS).filter(([, value]) => isNamed(value));
+  const actions = object([['stateDelta', delta.size > 0 ? delta : undefined], ...others]);
+  const data = [...body].filter(
+    ([name, value]) =>
+      !ENVELOPE.includes(name) && value !== null && (isObject(value) || !OBJECTS.includes(name)),
+  );
+  return object([
+    ['id', event.eventId],
+    ['timestamp', eventTime && stampOf(eventTime)],
+    ['invocationId', event.invocationId],
+    ['author', author],
+    ['branch', event.branch],
+    ...data.map(([name, value]): Member => [name, name === 'content' ? contentOf(value) : value]),
+    ['actions', actions.size > 0 ? actions : undefined],
+  ]);
 }
 
 function contentOf(content: Json): Json {
-  const members = known(content, CONTENT).map(([name, value]): [string, Json] => {
-    const isParts = name === 'parts' && Array.isArray(value);
-    return [name, isParts ? value.map(part => new Map(known(part, PART))) : value];
+  const partOf = (part: Json) => object(known(part, PART));
+  const members = known(content, CONTENT).map(([name, value]): Member => {
+    return [name, name === 'parts' && Array.isArray(value) ? value.map(partOf) : value];
   });
-  return new Map(members);
+  return object(members);
 }
 
 function known(json: Json | undefined, names: string[]): [string, Json][] {
-  const isKnown = ([name, value]: [string, Json]) => names.includes(name) && value !== null;
-  return isObject(json) ? [...json].filter(isKnown) : [];
+  return [...objectOf(json)].filter(([name, value]) => names.includes(name) && value !== null);
 }
 
-/** The event as it is stored. The server makes the rest of a marker. */
+/** The event as it is stored, byte for byte. The server makes the rest of a marker. */
 function exactEvent(event: Event): Json {
-  const isMarker = event.rewindToSequence !== undefined;
-  const {sequence, eventId, author, traceId, invocationId, branch, eventTime, stateDelta} = event;
-  const exact = objectOf({
-    ...{sequence: Number(sequence), event_id: eventId, author, trace_id: traceId},
-    ...(isMarker
-      ? {rewind_to_sequence: Number(event.rewindToSequence)}
-      : {invocation_id: invocationId, branch, event_time: eventTime, remove: stateDelta?.remove}),
-  });
-  const texts = {set: stateDelta?.setJson, body: event.bodyJson};
-  for (const [name, text] of isMarker ? [] : Object.entries(texts)) {
-    if (text) {
-      // Byte for byte.
-      exact.set(name, new Raw(text));
-    }
-  }
-  return exact;
+  const {rewindToSequence, stateDelta} = event;
+  const isMarker = rewindToSequence !== undefined;
+  const rest: Member[] = [
+    ['invocation_id', event.invocationId],
+    ['branch', event.branch],
+    ['event_time', event.eventTime],
+    ['remove', stateDelta?.remove],
+    ['set', raw(stateDelta?.setJson)],
+    ['body', raw(event.bodyJson)],
+  ];
+  return object([
+    ['sequence', raw(event.sequence)],
+    ['event_id', event.eventId],
+    ['author', event.author],
+    ['trace_id', event.traceId],
+    ...(isMarker ? [['rewind_to_sequence', raw(rewindToSequence)] as Member] : rest),
+  ]);
 }
+
+type Member = [string, Json | undefined];
 
 /** The members that have a value. */
-function objectOf(members: Record<string, unknown>): JsonObject {
-  const isThere = ([, value]: [string, unknown]) => value !== undefined && value !== '';
-  const present = Object.entries(members).filter(isThere);
-  return new Map(present.map(([name, value]) => [name, toJson(value)]));
+function object(members: Member[]): JsonObject {
+  return new Map(members.filter((it): it is [string, Json] => it[1] !== undefined));
+}
+
+function raw(text: string | undefined): Raw | undefined {
+  return text ? new Raw(text) : undefined;
 }
 
 /** Seconds since 1970 with every digit of an RFC 3339 time. ADK for Python needs a point. */
@@ -154,8 +150,7 @@ export function stampOf(time: string): Raw {
   const seconds = Math.floor(Date.parse(`${whole}Z`) / 1000) || 0;
   const nanos = BigInt(seconds) * 1_000_000_000n + BigInt(fraction.padEnd(9, '0').slice(0, 9));
   const size = nanos < 0n ? -nanos : nanos;
-  const digits = String(size % 1_000_000_000n)
-    .padStart(9, '0')
-    .replace(/0+$/, '');
-  return new Raw(`${nanos < 0n ? '-' : ''}${size / 1_000_000_000n}.${digits || '0'}`);
+  const digits = String(size % 1_000_000_000n).padStart(9, '0');
+  const text = `${nanos < 0n ? '-' : ''}${size / 1_000_000_000n}.${digits}`;
+  return new Raw(text.replace(/(?<=\.\d+?)0+$/, ''));
 }

@@ -23,7 +23,6 @@ export class ApiError extends Error {
     /** Of ErrorInfo: `SESSION_NOT_FOUND`. */
     readonly reason: string,
     message: string,
-    readonly metadata: Record<string, string> = {},
   ) {
     super(message);
   }
@@ -56,17 +55,14 @@ export async function loadSettings(): Promise<void> {
 export async function call<M extends keyof Calls>(
   method: M,
   request: Calls[M][0],
-  abort?: AbortSignal,
+  abort: AbortSignal | null = null,
 ): Promise<Calls[M][1]> {
   const response = await send(method, 'application/json', JSON.stringify(request), abort);
   return (await response.json()) as Calls[M][1];
 }
 
 /** The messages of a watch, until it ends or fails. */
-export async function* watch(
-  request: WatchRequest,
-  abort: AbortSignal,
-): AsyncGenerator<WatchResponse, void> {
+export async function* watch(request: WatchRequest, abort: AbortSignal) {
   const body = writeEnvelope(JSON.stringify(request));
   const response = await send('WatchService/Watch', 'application/connect+json', body, abort);
   const reader = new EnvelopeReader();
@@ -87,32 +83,16 @@ export async function* watch(
   throw new ApiError('unavailable', 'CONNECTION_LOST', 'The connection was lost.');
 }
 
-async function send(
-  method: string,
-  contentType: string,
-  body: string | Uint8Array<ArrayBuffer>,
-  signal?: AbortSignal,
-): Promise<Response> {
-  const headers: Record<string, string> = {'content-type': contentType};
-  if (token.value) {
-    headers['authorization'] = `Bearer ${token.value}`;
-  }
-  const options = {
-    method: 'POST',
-    headers,
-    body,
-    cache: 'no-store',
-    signal: signal ?? null,
-  } as const;
+async function send(method: string, type: string, body: BodyInit, signal: AbortSignal | null) {
+  const authorization = token.value && {authorization: `Bearer ${token.value}`};
+  const headers = {'content-type': type, ...(authorization || {})};
+  const options = {method: 'POST', headers, body, signal, cache: 'no-store'} as const;
   const response = await fetch(`/sessiond.v1.${method}`, options).catch((error: unknown) => {
-    if (signal?.aborted) {
-      throw error;
-    }
-    throw new ApiError('unavailable', 'NO_CONNECTION', 'The server cannot be reached.');
+    const lost = new ApiError('unavailable', 'NO_CONNECTION', 'The server cannot be reached.');
+    throw signal?.aborted ? error : lost;
   });
   if (!response.ok) {
-    const error: unknown = await response.json().catch(() => ({}));
-    throw errorOf(error as ErrorJson, response.status);
+    throw errorOf((await response.json().catch(() => ({}))) as ErrorJson, response.status);
   }
   return response;
 }
@@ -120,20 +100,18 @@ async function send(
 interface ErrorJson {
   code?: string;
   message?: string;
-  details?: {type: string; debug?: {reason?: string; metadata?: Record<string, string>}}[];
+  details?: {type: string; debug?: {reason?: string}}[];
 }
 
 function errorOf(error: ErrorJson, status: number): ApiError {
-  const {code = 'unknown', message} = error;
-  const info = error.details?.find(({type}) => type.endsWith('google.rpc.ErrorInfo'))?.debug;
-  if (code === 'unauthenticated') {
-    needsToken.value = true;
-  }
-  if (info?.reason === 'READ_ONLY_LISTENER') {
-    isReadOnly.value = true;
-  }
-  const text = message || `The server answered with status ${status}.`;
-  return new ApiError(code, info?.reason ?? '', text, info?.metadata);
+  const {code = 'unknown', message, details = []} = error;
+  const info = details.find(({type}) => type.endsWith('google.rpc.ErrorInfo'))?.debug;
+  needsToken.value ||= code === 'unauthenticated';
+  return new ApiError(
+    code,
+    info?.reason ?? '',
+    message || `The server answered with status ${status}.`,
+  );
 }
 
 /** What went wrong, for people. */

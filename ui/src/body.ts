@@ -176,7 +176,7 @@ export function summaryOf({parts, error}: Body): string {
   return texts.find(Boolean) || error;
 }
 
-function objectOf(json: Json | undefined): JsonObject {
+export function objectOf(json: Json | undefined): JsonObject {
   return isObject(json) ? json : new Map<string, Json>();
 }
 

@@ -1,9 +1,7 @@
-/** Heights of the rows of a list, and the top of each. A row that was never seen has an estimated height. */
+/** Heights of the rows of a list, and their tops. A row that was never seen has an estimate. */
 export class Heights {
   #heights: number[] = [];
-  #tops: number[] = [0];
-  /** Tops are known up to this row. */
-  #known = 0;
+  #tops: number[] | undefined;
 
   constructor(readonly estimate: number) {}
 
@@ -16,11 +14,9 @@ export class Heights {
   }
 
   resize(count: number): void {
-    while (this.#heights.length < count) {
-      this.#heights.push(this.estimate);
-    }
-    this.#heights.length = count;
-    this.#forget(count);
+    const added = Array.from({length: Math.max(0, count - this.count)}, () => this.estimate);
+    this.#heights = [...this.#heights.slice(0, count), ...added];
+    this.#tops = undefined;
   }
 
   height(row: number): number {
@@ -29,38 +25,29 @@ export class Heights {
 
   /** Returns whether that changed anything. */
   set(row: number, height: number): boolean {
-    if (row >= this.count || this.#heights[row] === height) {
-      return false;
+    const isChange = row < this.count && this.#heights[row] !== height;
+    if (isChange) {
+      this.#heights[row] = height;
+      this.#tops = undefined;
     }
-    this.#heights[row] = height;
-    this.#forget(row);
-    return true;
+    return isChange;
   }
 
   top(row: number): number {
-    const end = Math.min(row, this.count);
-    for (let at = this.#known; at < end; at += 1) {
-      this.#tops[at + 1] = (this.#tops[at] ?? 0) + this.height(at);
+    if (!this.#tops) {
+      let sum = 0;
+      this.#tops = [0, ...this.#heights.map(height => (sum += height))];
     }
-    this.#known = Math.max(this.#known, end);
-    return this.#tops[end] ?? 0;
+    return this.#tops[Math.min(row, this.count)] ?? 0;
   }
 
   /** The row that covers a place: never one without height. */
   rowAt(y: number): number {
-    let [low, high] = [0, this.count];
+    let [low, high] = [0, Math.max(0, this.count - 1)];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.top(middle + 1) <= y) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
+      [low, high] = this.top(middle + 1) <= y ? [middle + 1, high] : [low, middle];
     }
-    return Math.max(0, Math.min(low, this.count - 1));
-  }
-
-  #forget(row: number): void {
-    this.#known = Math.min(this.#known, row);
+    return low;
   }
 }

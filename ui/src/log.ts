@@ -1,6 +1,6 @@
 /**
- * The events of a session that are at hand. Others are fetched as they come into view, and dropped when
- * they are far from it: a session may have 100,000.
+ * The events of a session that are at hand. Others are fetched as they come into view, and dropped
+ * when they are far from it: a session may have 100,000.
  *
  * Sequences are dense, so any range can be fetched by itself.
  */

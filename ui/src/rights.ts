@@ -7,8 +7,8 @@ import type {Address} from './contract.js';
 const NO_INVOCATION = 'sessiond-inspector';
 
 /**
- * Asks the server by a call that needs the right to write and has no effect, so that the page does not offer what
- * would be refused.
+ * Asks the server by a call that needs the right to write and has no effect, so that the page does
+ * not offer what would be refused.
  */
 export async function mayWrite(address: Address): Promise<boolean> {
   if (isReadOnly.value || !hasIdentities.value) {

@@ -1,10 +1,21 @@
-/** An open session: what is known of it, and the watch that keeps it current. */
+/** An open session: what is known of it, what is selected, and the watch that keeps it current. */
 
 import {batch, signal} from '@preact/signals';
-import {TEXT, call, isAbort, messageOf} from './api.js';
+import {TEXT, call, isAbort, isReadOnly, messageOf} from './api.js';
 import type {Address, Event, Scope, Session, WatchResponse} from './contract.js';
+import {ListModel} from './list.js';
 import {EventLog} from './log.js';
+import {mayWrite} from './rights.js';
+import {go, route, type Route} from './route.js';
 import {follow, watchState} from './watch.js';
+
+/** A usual event. Rows are measured once they are seen. */
+const ROW_HEIGHT = 96;
+
+/** A change that waits for its confirmation. */
+export type Task =
+  | {kind: 'fork' | 'rewind' | 'delete'; sequence: number}
+  | {kind: 'edit'; key: string; seen: Session};
 
 export class SessionModel {
   /** Without state. */
@@ -16,15 +27,21 @@ export class SessionModel {
   readonly isPaused = signal(false);
   /** Rises when the state may have changed. */
   readonly stateVersion = signal(0);
+  /** The event that is selected; nothing: now. */
+  readonly at = signal(route.value.at);
+  readonly task = signal<Task | undefined>(undefined);
+  readonly list = new ListModel(ROW_HEIGHT, true);
   readonly log: EventLog;
-  #stopWatch = () => {};
+  readonly #canWrite = signal(false);
   readonly #abort = new AbortController();
+  #stopWatch = () => {};
 
   constructor(readonly address: Address) {
     this.log = new EventLog(address, () => this.shown.value);
   }
 
   async open(): Promise<void> {
+    void mayWrite(this.address).then(may => (this.#canWrite.value = may));
     await this.load();
     if (this.session.value && !this.#abort.signal.aborted) {
       this.#stopWatch = follow(this.address, message => this.#receive(message));
@@ -37,6 +54,38 @@ export class SessionModel {
     this.log.close();
   }
 
+  /** Whether changes are offered. */
+  get mayChange(): boolean {
+    return this.#canWrite.value && !isReadOnly.value && watchState.value !== 'gone';
+  }
+
+  /** Selects an event and brings it into view; nothing: now. */
+  select(at: number | undefined): void {
+    this.at.value = at;
+    if (at === undefined) {
+      this.list.follow();
+    } else {
+      this.list.show(Math.max(0, at - 1), -40);
+    }
+  }
+
+  /** Selects an event. Nothing moves if it is in the page. */
+  pick(sequence: number): void {
+    const [first, last] = this.list.range.value;
+    const {row, above} = this.list.anchor;
+    this.select(sequence);
+    if (first < sequence && sequence <= last + 1) {
+      this.list.show(row, above);
+    }
+  }
+
+  /** Changes the address. Back leads to what is selected now. */
+  go(change: Partial<Route>, replace = false): void {
+    const now = {...route.value, at: this.at.value};
+    go(now, true);
+    go({...now, ...change}, replace);
+  }
+
   /** Reads what a watch does not tell: name, labels, expiration. */
   async load(): Promise<void> {
     try {
@@ -44,9 +93,7 @@ export class SessionModel {
       const answer = await call('SessionService/GetSession', request, this.#abort.signal);
       this.#take(answer.session ?? {});
     } catch (error) {
-      if (!isAbort(error) && !this.session.value) {
-        this.error.value = messageOf(error);
-      }
+      this.error.value = isAbort(error) || this.session.value ? '' : messageOf(error);
     }
   }
 
@@ -56,8 +103,8 @@ export class SessionModel {
       if (!isPaused && this.shown.value < this.newest.value) {
         // A rewind may be among what was missed.
         this.log.clear();
-        this.#show();
       }
+      this.#grow(0);
     });
   }
 
@@ -69,43 +116,31 @@ export class SessionModel {
       return;
     }
     batch(() => {
-      this.error.value = '';
       this.session.value = session;
       this.#grow(Number(session.lastSequence ?? 0));
     });
   }
 
-  #receive(message: WatchResponse): void {
+  #receive({event, stateChange, caughtUp, heartbeat}: WatchResponse): void {
     batch(() => {
-      if (message.event) {
-        this.#append(message.event);
-      }
-      if (message.stateChange && !this.isPaused.value) {
-        this.stateVersion.value += 1;
-      }
+      this.#append(event);
+      this.stateVersion.value += stateChange && !this.isPaused.value ? 1 : 0;
     });
-    if (message.caughtUp || message.heartbeat) {
+    if (caughtUp || heartbeat) {
       void this.load();
     }
   }
 
-  #append(event: Event): void {
-    const sequence = Number(event.sequence);
-    if (!this.isPaused.value) {
+  #append(event: Event | undefined): void {
+    if (event && !this.isPaused.value) {
       this.log.put(event);
     }
-    this.#grow(sequence);
+    this.#grow(Number(event?.sequence ?? 0));
   }
 
   #grow(newest: number): void {
     this.newest.value = Math.max(newest, this.newest.value);
-    if (!this.isPaused.value) {
-      this.#show();
-    }
-  }
-
-  #show(): void {
-    if (this.shown.value < this.newest.value) {
+    if (!this.isPaused.value && this.shown.value < this.newest.value) {
       this.shown.value = this.newest.value;
       this.stateVersion.value += 1;
     }

@@ -6,8 +6,9 @@ export interface Piece {
   isControl: boolean;
 }
 
-// C0 and C1 but for tab and line feed, soft hyphen, direction marks, zero-width characters, separators, byte order mark,
-// tags, noncharacters and halves of surrogate pairs; and joiners that join no emoji.
+// C0 and C1 but for tab and line feed, soft hyphen, direction marks, zero-width characters,
+// separators, byte order mark, tags, noncharacters, halves of surrogate pairs, and joiners that join
+// no emoji.
 const HIDDEN = new RegExp(
   // eslint-disable-next-line no-misleading-character-class
   [

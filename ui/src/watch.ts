@@ -11,7 +11,7 @@ import type {Scope, WatchResponse} from './contract.js';
 /** `lost`: what is shown may be old. `gone`: the session was deleted, or another one has its id. */
 type WatchState = 'off' | 'connecting' | 'catching up' | 'live' | 'lost' | 'gone' | 'refused';
 
-/** Without a message for this long, the connection counts as lost. The server sends one every 10 s. */
+/** Without a message for this long, the connection is lost. The server sends one every 10 s. */
 const SILENCE_MS = 25_000;
 const MIN_RETRY_MS = 250;
 const MAX_RETRY_MS = 5_000;

@@ -1,4 +1,4 @@
-/** The applications of the store, the users of one, and the way to a session whose address is known. */
+/** The applications of the store, the users of one, and the way to a session by its address. */
 
 import {useSignal} from '@preact/signals';
 import type {ComponentChildren} from 'preact';
@@ -73,7 +73,7 @@ export function UsersView({appName}: {appName: string}) {
   return <div class="page">{<Names {...{read, to, empty}} />}</div>;
 }
 
-/** Opens a session by its address, or an application. A session id alone is enough if it is unique. */
+/** Opens an application, or a session. A session id alone is enough if it is unique. */
 function OpenForm() {
   const key = useSignal({appName: '', userId: '', sessionId: ''});
   const error = useSignal('');

@@ -166,10 +166,13 @@ export function Menu({label, items}: {label: string; items: [string, unknown][]}
   const close = ({currentTarget}: Event) => {
     (currentTarget as HTMLElement).closest('details')?.removeAttribute('open');
   };
+  const show = ({currentTarget}: Event) => {
+    (currentTarget as HTMLElement).lastElementChild?.scrollIntoView({block: 'nearest'});
+  };
   const press = (event: KeyboardEvent) => event.key === 'Escape' && close(event);
   const offered = items.filter((item): item is [string, () => unknown] => Boolean(item[1]));
   return (
-    <details class="menu" onFocusOut={leave} onKeyDown={press}>
+    <details class="menu" onFocusOut={leave} onKeyDown={press} onToggle={show}>
       <summary aria-label={label}>⋯</summary>
       <div class="menu-items" onClick={close}>
         {offered.map(([name, run]) => (

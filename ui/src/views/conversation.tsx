@@ -4,25 +4,17 @@ import {useSignal} from '@preact/signals';
 import {useLayoutEffect, useRef} from 'preact/hooks';
 import type {SessionModel} from '../session.js';
 import {Empty, Notice} from './common.js';
-import {EventView, Hidden, type Actions} from './event.js';
-import {List, type ListModel} from './list.js';
+import {EventView, Hidden} from './event.js';
+import {List} from './list.js';
 
-interface Props {
-  model: SessionModel;
-  list: ListModel;
-  actions: Actions;
-  at: number | undefined;
-  showRewound: () => void;
-}
-
-export function Conversation({model, list, actions, at, showRewound}: Props) {
-  const {log} = model;
+export function Conversation({model}: {model: SessionModel}) {
+  const {log, list} = model;
   const count = model.shown.value;
   const [first, last] = list.range.value;
-  const keys = useKeys(list, actions);
+  const keys = useKeys(model);
   const see = () => log.see(first + 1, last + 1);
   useLayoutEffect(see, [first, last, count, log.version.value]);
-  useLayoutEffect(() => fold(model, list), [log.runs.value, count]);
+  useLayoutEffect(() => fold(model), [log.runs.value, count]);
   if (count === 0) {
     return <Empty title="No events yet">They show here when they are appended.</Empty>;
   }
@@ -31,11 +23,11 @@ export function Conversation({model, list, actions, at, showRewound}: Props) {
     const run = log.runOf(sequence);
     const event = log.get(sequence);
     if (run) {
-      return <Hidden run={run} show={showRewound} />;
+      return <Hidden run={run} show={() => model.go({rewound: true}, true)} />;
     }
-    const [isSelected, isFocused] = [sequence === at, at0 === keys.focused];
+    const isFocused = at0 === keys.focused;
     return event ? (
-      <EventView {...{model, event, actions, isSelected, isFocused}} />
+      <EventView {...{model, event, isFocused}} />
     ) : (
       <article class="event" aria-label={`Event ${sequence}, loading`}>
         <span class="sequence">{sequence}</span>
@@ -51,7 +43,7 @@ export function Conversation({model, list, actions, at, showRewound}: Props) {
 }
 
 /** Gives hidden events no height, but for the last one of a run: it says that they are hidden. */
-function fold({log, shown}: SessionModel, list: ListModel): void {
+function fold({log, shown, list}: SessionModel): void {
   list.resize(shown.value);
   const {heights} = list;
   for (let row = 0; row < heights.count; row += 1) {
@@ -65,7 +57,8 @@ function fold({log, shown}: SessionModel, list: ListModel): void {
 }
 
 /** Moves the focus from event to event: arrows, or j and k; Home and End. Enter selects. */
-function useKeys(list: ListModel, actions: Actions) {
+function useKeys(model: SessionModel) {
+  const {list} = model;
   const focused = useSignal(-1);
   const isWanted = useRef(false);
   const {heights} = list;
@@ -98,7 +91,7 @@ function useKeys(list: ListModel, actions: Actions) {
       ...{ArrowDown: () => step(row, 1), j: () => step(row, 1)},
       ...{ArrowUp: () => step(row, -1), k: () => step(row, -1)},
       ...{Home: () => focus(0), End: () => focus(heights.count - 1)},
-      ...(target.matches('article') && {Enter: () => actions.select(row + 1)}),
+      ...(target.matches('article') && {Enter: () => model.pick(row + 1)}),
     };
     const isOther = event.ctrlKey || event.metaKey || event.altKey || target.closest('input');
     const move = isOther ? undefined : moves[event.key];

@@ -4,8 +4,9 @@ import {useSignal} from '@preact/signals';
 import type {ComponentChildren} from 'preact';
 import {useEffect, useRef} from 'preact/hooks';
 import {TEXT, call, messageOf} from '../api.js';
-import type {Address, Scope, Session} from '../contract.js';
+import type {Scope, Session} from '../contract.js';
 import {parseJson, tryJson, writeJson} from '../json.js';
+import type {SessionModel} from '../session.js';
 import {readState, scopeOf} from '../state.js';
 import {countText} from '../text.js';
 import {Button, Check, Field, Notice, shown} from './common.js';
@@ -58,19 +59,17 @@ function Confirm({title, verb, address, fault, run, close, children}: ConfirmPro
   );
 }
 
-interface SessionProps {
-  address: Address;
-  session: Session;
-  sequence: number;
-  close: () => void;
-}
+type SessionProps = {model: SessionModel; sequence: number; close: () => void};
+
+/** Of this life of the session, and no later one. */
+const uidOf = ({session}: SessionModel) => ({uid: session.value?.uid ?? ''});
 
 export function ForkDialog(props: SessionProps & {done: (sessionId: string) => void}) {
-  const {address, session, sequence, close, done} = props;
+  const {model, sequence, close, done} = props;
+  const {address} = model;
   const id = useSignal('');
   const run = async () => {
-    const precondition = {uid: session.uid ?? ''};
-    const upToSequence = String(sequence);
+    const [upToSequence, precondition] = [String(sequence), uidOf(model)];
     const request = {key: address, upToSequence, sessionId: id.value, precondition, ...TEXT};
     const fork = await call('SessionService/ForkSession', request);
     done(fork.session?.key?.sessionId ?? id.value);
@@ -84,9 +83,10 @@ export function ForkDialog(props: SessionProps & {done: (sessionId: string) => v
 }
 
 export function RewindDialog(props: SessionProps & {last: number}) {
-  const {address, session, sequence, last, close} = props;
+  const {model, sequence, last, close} = props;
+  const {address} = model;
   const run = async () => {
-    const precondition = {uid: session.uid ?? '', expectedSequence: String(last)};
+    const precondition = {...uidOf(model), expectedSequence: String(last)};
     const request = {key: address, toSequence: String(sequence), author: AUTHOR, precondition};
     await call('SessionService/RewindSession', {...request, ...TEXT});
     close();
@@ -102,11 +102,12 @@ export function RewindDialog(props: SessionProps & {last: number}) {
 }
 
 export function DeleteDialog(props: SessionProps & {done: () => void}) {
-  const {address, session, sequence, close, done} = props;
+  const {model, sequence, close, done} = props;
+  const {address} = model;
   const typed = useSignal('');
   const run = async () => {
-    const precondition = {uid: session.uid ?? ''};
-    await call('SessionService/DeleteSession', {key: address, precondition});
+    const request = {key: address, precondition: uidOf(model)};
+    await call('SessionService/DeleteSession', request);
     done();
   };
   const fault = typed.value === address.sessionId ? '' : 'Type the id of the session to confirm.';

@@ -5,7 +5,7 @@ import type {Event} from '../contract.js';
 import {parseJson, toJson, writeJson, type Json, type JsonObject} from '../json.js';
 import type {HiddenRun} from '../log.js';
 import {bodyOf} from '../pairs.js';
-import {href, type Route} from '../route.js';
+import {href, route, type Route} from '../route.js';
 import type {SessionModel} from '../session.js';
 import {readState, scopeOf} from '../state.js';
 import {clockText, countText, plain, timeText} from '../text.js';
@@ -15,33 +15,17 @@ import {Tree} from './tree.js';
 
 const SHOWN_KEYS = 8;
 
-/** What a conversation lets its events do. */
-export interface Actions {
-  route: Route;
-  select: (sequence: number) => void;
-  history: (key: string) => void;
-  find: (text: string) => void;
-  /** Not offered if the caller may not write. */
-  change: ((kind: 'fork' | 'rewind', sequence: number) => void) | undefined;
-}
+type EventProps = {model: SessionModel; event: Event; isFocused: boolean};
 
-interface EventProps {
-  model: SessionModel;
-  event: Event;
-  actions: Actions;
-  isSelected: boolean;
-  isFocused: boolean;
-}
-
-export function EventView({model, event, actions, isSelected, isFocused}: EventProps) {
+export function EventView({model, event, isFocused}: EventProps) {
   const isRaw = useSignal(false);
   const toggle = () => (isRaw.value = !isRaw.value);
   const {author = '', invocationId, rewindToSequence} = event;
   const sequence = Number(event.sequence);
-  const {log} = model;
-  const {select, history, find} = actions;
+  const isSelected = sequence === model.at.value;
+  const history = (key: string) => model.go({key});
   const {parts, error, facts} = bodyOf(event);
-  const isNew = log.get(sequence - 1)?.invocationId !== invocationId;
+  const isNew = model.log.get(sequence - 1)?.invocationId !== invocationId;
   const flags = {user: author === 'user', selected: isSelected, rewound: event.rewound};
   const classes = Object.entries(flags).flatMap(([name, is]) => (is ? [name] : []));
   return (
@@ -52,16 +36,19 @@ export function EventView({model, event, actions, isSelected, isFocused}: EventP
       tabIndex={isFocused ? 0 : -1}>
       {isNew && invocationId && (
         <div class="invocation">
-          <Link label={['invocation ', shown(invocationId)]} run={() => find(invocationId)} />
+          <Link
+            label={['invocation ', shown(invocationId)]}
+            run={() => model.go({find: invocationId})}
+          />
           <span>{timeText(event.eventTime)}</span>
         </div>
       )}
-      <Head {...{event, actions, facts, toggle}} />
+      <Head {...{event, model, facts, toggle}} />
       <div class="event-body">
         {rewindToSequence !== undefined && <p>Rewind to event {rewindToSequence}</p>}
         {error && <p class="failure">{shown(error, 2000)}</p>}
         {parts.map((part, at) => (
-          <PartView key={at} {...{part, log, sequence, select}} />
+          <PartView key={at} {...{part, model, sequence}} />
         ))}
         <Delta {...{event, history}} />
         {isRaw.value && <RawJson event={event} close={toggle} />}
@@ -70,18 +57,18 @@ export function EventView({model, event, actions, isSelected, isFocused}: EventP
   );
 }
 
-type HeadProps = {event: Event; actions: Actions; facts: string[]; toggle: () => void};
+type HeadProps = {event: Event; model: SessionModel; facts: string[]; toggle: () => void};
 
-function Head({event, actions, facts, toggle}: HeadProps) {
+function Head({event, model, facts, toggle}: HeadProps) {
   const {author, branch, eventTime, rewound} = event;
   const sequence = Number(event.sequence);
   const click = (click: MouseEvent) => {
     if (!click.ctrlKey && !click.metaKey) {
       click.preventDefault();
-      actions.select(sequence);
+      model.pick(sequence);
     }
   };
-  const place = href({...actions.route, at: sequence});
+  const place = href({...route.value, at: sequence});
   return (
     <header class="event-head">
       <a {...{class: 'sequence', href: place, onClick: click}}>{sequence}</a>
@@ -90,30 +77,31 @@ function Head({event, actions, facts, toggle}: HeadProps) {
       {rewound && tag('hidden by a rewind')}
       <span class="facts">{facts.map(fact => shown(fact, 80))}</span>
       <time dateTime={eventTime}>{clockText(eventTime)}</time>
-      <EventMenu {...{event, actions, toggle}} />
+      <EventMenu {...{event, model, toggle}} />
     </header>
   );
 }
 
-function EventMenu({event, actions, toggle}: Omit<HeadProps, 'facts'>) {
+function EventMenu({event, model, toggle}: Omit<HeadProps, 'facts'>) {
   const {eventId = '', traceId, invocationId} = event;
-  const {route, select, find, change} = actions;
   const sequence = Number(event.sequence);
   const copy = (text: string) => navigator.clipboard.writeText(text);
   const link = (to: Partial<Route>) => {
-    const place = href({...route, at: undefined, base: undefined, find: undefined, ...to});
+    const place = href({...route.value, at: undefined, base: undefined, find: undefined, ...to});
     return copy(`${location.origin}${location.pathname}${place}`);
   };
+  const ask = (kind: 'fork' | 'rewind') =>
+    model.mayChange && (() => (model.task.value = {kind, sequence}));
   const items: [string, unknown][] = [
     ['Raw JSON', toggle],
-    ['State as of this event', () => select(sequence)],
+    ['State as of this event', () => model.pick(sequence)],
     ['Copy link', () => link({event: eventId})],
     ['Copy link to the invocation', invocationId && (() => link({find: invocationId}))],
     ['Copy event as JSON', () => copy(writeJson(eventJson(event), 2))],
     ['Copy event id', () => copy(eventId)],
-    ['Find its trace', traceId && (() => find(traceId))],
-    ['Fork here…', change && (() => change('fork', sequence))],
-    ['Rewind to here…', change && (() => change('rewind', sequence))],
+    ['Find its trace', traceId && (() => model.go({find: traceId}))],
+    ['Fork here…', ask('fork')],
+    ['Rewind to here…', ask('rewind')],
   ];
   return <Menu label={`Actions of event ${sequence}`} items={items} />;
 }

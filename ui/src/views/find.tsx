@@ -8,15 +8,9 @@ import {Button, Link, Notice, shown, useRead} from './common.js';
 
 const MORE = 100;
 
-interface Props {
-  model: SessionModel;
-  text: string;
-  rewound: boolean;
-  select: (sequence: number) => void;
-  close: () => void;
-}
+type Props = {model: SessionModel; text: string; rewound: boolean};
 
-export function FindResults({model, text, rewound, select, close}: Props) {
+export function FindResults({model, text, rewound}: Props) {
   const found = useSignal<Found>({hits: [], seen: 0});
   const limit = useSignal(MORE);
   const state = useSignal<'searching' | 'stopped' | 'done'>('searching');
@@ -43,13 +37,13 @@ export function FindResults({model, text, rewound, select, close}: Props) {
           {state.value !== 'done' && <span class="dim">searched {of}</span>}
         </h2>
         {isSearching && <Button label="Stop" run={() => (state.value = 'stopped')} />}
-        <Button label="Close search" run={close} />
+        <Button label="Close search" run={() => model.go({find: undefined})} />
       </div>
       <Notice text={message} />
       <ol>
         {hits.slice(0, limit.value).map(({sequence, author, place, snippet}) => (
           <li key={sequence}>
-            <button class="hit" onClick={() => select(sequence)}>
+            <button class="hit" onClick={() => model.select(sequence)}>
               <span class="sequence">{sequence}</span>
               <span class="dim">{[shown(author, 40), ` · ${place}`]}</span>
               {shown(snippet, 160)}

@@ -1,31 +1,21 @@
 /** The state of a session as of an event, and what differs from another one. */
 
 import {useSignal} from '@preact/signals';
-import type {Address, Session} from '../contract.js';
-import {sessionAt, wholeState} from '../session.js';
+import {sessionAt, wholeState, type SessionModel} from '../session.js';
 import {compare, readState} from '../state.js';
+import {plain} from '../text.js';
 import {Button, Check, Filter, Notice, useRead} from './common.js';
 import {Keys} from './keys.js';
 
 /** The slider may pass many events before it rests. */
 const REST_MS = 150;
 
-interface Props {
-  address: Address;
-  /** Undefined: now. */
-  at: number | undefined;
-  /** The event that it is compared with. */
-  base: number;
-  last: number;
-  /** Rises when the state may have changed. */
-  version: number;
-  setBase: (base: number) => void;
-  history: (key: string) => void;
-  /** Not offered if the caller may not write. */
-  edit: ((key: string, seen: Session) => void) | undefined;
-}
-
-export function StatePanel({address, at, base, last, version, setBase, history, edit}: Props) {
+/** `base` is the event that it is compared with, by default the one before. */
+export function StatePanel({model, base: given}: {model: SessionModel; base: number | undefined}) {
+  const {address} = model;
+  const [at, last, version] = [model.at.value, model.shown.value, model.stateVersion.value];
+  const base = Math.min(given ?? Math.max(0, (at ?? last) - 1), last);
+  const history = (key: string) => model.go({key});
   const filter = useSignal('');
   const onlyChanges = useSignal(false);
   const read = async (abort: AbortSignal) => {
@@ -35,11 +25,12 @@ export function StatePanel({address, at, base, last, version, setBase, history, 
     const whole = isCut ? {...after, ...(await wholeState(address, abort))} : after;
     return {after: whole, before: before.stateOmitted ? whole : before};
   };
-  const changes = [address, at, base, at === undefined ? version : 0];
+  const changes = [at, base, at === undefined ? version : 0];
   const {value: {after, before} = {}, message} = useRead(read, changes, REST_MS);
-  const isNow = at === undefined && after !== undefined;
-  const change = isNow && edit ? (key: string) => edit(key, after) : undefined;
+  const seen = at === undefined && model.mayChange ? after : undefined;
+  const change = seen && ((key: string) => (model.task.value = {kind: 'edit', key, seen}));
   const entries = compare(readState(before?.stateJson), readState(after?.stateJson));
+  const setBase = (text: string) => model.go({base: Number(text)}, true);
   const number = {type: 'number', min: 0, max: last, value: base} as const;
   return (
     <section aria-label="State">
@@ -47,7 +38,7 @@ export function StatePanel({address, at, base, last, version, setBase, history, 
         <h2>State {at === undefined ? 'now' : at === 0 ? 'as created' : `as of event ${at}`}</h2>
         <label>
           compared with event{' '}
-          <input {...number} onChange={input => setBase(Number(input.currentTarget.value))} />
+          <input {...number} onChange={input => setBase(input.currentTarget.value)} />
         </label>
       </div>
       <div class="pane-tools">
@@ -66,7 +57,10 @@ export function StatePanel({address, at, base, last, version, setBase, history, 
       />
       <Notice
         kind="warning"
-        text={after?.damagedKeys && `Damaged keys are left out: ${after.damagedKeys.join(', ')}`}
+        text={
+          after?.damagedKeys &&
+          `Damaged keys are left out: ${after.damagedKeys.map(key => plain(key)).join(', ')}`
+        }
       />
       <Keys
         {...{entries, filter: filter.value, onlyChanges: onlyChanges.value, history}}

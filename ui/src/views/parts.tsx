@@ -3,8 +3,8 @@
 import {useSignal} from '@preact/signals';
 import type {Call, Part, Result} from '../body.js';
 import {nestedJson} from '../json.js';
-import type {EventLog} from '../log.js';
 import {callOf, resultOf} from '../pairs.js';
+import type {SessionModel} from '../session.js';
 import {bytesText} from '../text.js';
 import {Copy, Link, LongText, shown, tag} from './common.js';
 import {Tree} from './tree.js';
@@ -13,12 +13,7 @@ import {Tree} from './tree.js';
 const IMAGE = /^image\/(?:png|jpeg|gif|webp|avif)$/;
 const MAX_IMAGE_CHARACTERS = 4 << 20;
 
-interface Context {
-  log: EventLog;
-  sequence: number;
-  /** Shows another event. */
-  select: (sequence: number) => void;
-}
+type Context = {model: SessionModel; sequence: number};
 
 export function PartView({part, ...context}: Context & {part: Part}) {
   switch (part.kind) {
@@ -47,14 +42,14 @@ export function PartView({part, ...context}: Context & {part: Part}) {
   }
 }
 
-function EventLink({sequence, select}: Omit<Context, 'log'>) {
-  return <Link label={`event ${sequence}`} run={() => select(sequence)} />;
+function EventLink({model, sequence}: Context) {
+  return <Link label={`event ${sequence}`} run={() => model.pick(sequence)} />;
 }
 
 /** A call, with its result beside it. */
-function CallView({call, log, sequence, select}: Context & {call: Call}) {
+function CallView({call, model, sequence}: Context & {call: Call}) {
   const {name, args, isLong} = call;
-  const result = resultOf(log, sequence, call);
+  const result = resultOf(model.log, sequence, call);
   const none = <p class="dim">{isLong ? 'comes later' : 'none yet'}</p>;
   return (
     <div class="tool">
@@ -68,7 +63,7 @@ function CallView({call, log, sequence, select}: Context & {call: Call}) {
         <h3>
           <span class="dim">result</span>{' '}
           {result && result.sequence !== sequence && (
-            <EventLink sequence={result.sequence} select={select} />
+            <EventLink model={model} sequence={result.sequence} />
           )}
         </h3>
         {result ? <Tree json={result.part.response} open={2} /> : none}
@@ -78,13 +73,13 @@ function CallView({call, log, sequence, select}: Context & {call: Call}) {
 }
 
 /** A result by itself, or the way to its call if that is shown. */
-function ResultView({result, log, sequence, select}: Context & {result: Result}) {
-  const call = callOf(log, sequence, result);
+function ResultView({result, model, sequence}: Context & {result: Result}) {
+  const call = callOf(model.log, sequence, result);
   if (call) {
     return call.sequence === sequence ? null : (
       <p class="dim">
         Result of {shown(result.name)}, beside its call at{' '}
-        <EventLink sequence={call.sequence} select={select} />
+        <EventLink model={model} sequence={call.sequence} />
       </p>
     );
   }

@@ -1,4 +1,4 @@
-/** The server in a corner: its condition, and what it says of itself to callers with the right `admin`. */
+/** The server in a corner: its condition and, with the right `admin`, what it says of itself. */
 
 import {useSignal, useSignalEffect} from '@preact/signals';
 import {ApiError, call} from '../api.js';

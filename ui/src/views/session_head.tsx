@@ -5,31 +5,36 @@ import {useEffect, useRef} from 'preact/hooks';
 import {isAbort, messageOf} from '../api.js';
 import type {Session} from '../contract.js';
 import {download, type FileForm} from '../download.js';
-import {href, routeTo} from '../route.js';
+import {href, routeTo, type Route} from '../route.js';
+import type {SessionModel} from '../session.js';
 import {countText, timeText} from '../text.js';
 import {currentAt, reconnect, watchError, watchState} from '../watch.js';
 import {Button, Check, Link, Menu, Notice, shown, tag, timeAgo} from './common.js';
-import type {Open} from './session.js';
 
 /** Labels of the adapters' own begin with it. */
 const INTERNAL_LABEL = 'sessiond-adk/';
 const PANES = ['events', 'state'] as const;
 
-type HeadProps = Open & {pane: Signal<'events' | 'state'>; reload: () => void};
+type Pane = Signal<'events' | 'state'>;
+type ModelProps = {model: SessionModel};
+type HeadProps = ModelProps & {route: Route; pane: Pane; reload: () => void};
 
-export function SessionHead(props: HeadProps) {
-  const {address, session, route, set, pane, reload} = props;
+export function SessionHead({model, route, pane, reload}: HeadProps) {
   return (
     <header class="session-head">
       <div class="title-line">
-        <h1>{shown(session.displayName || address.sessionId)}</h1>
-        <SessionMenu {...props} />
+        <h1>{shown(model.session.value?.displayName || route.sessionId)}</h1>
+        <SessionMenu model={model} />
       </div>
-      <Facts {...props} />
+      <Facts model={model} />
       <div class="pane-tools">
-        <Live {...props} />
-        <FindField text={route.find ?? ''} find={text => set({find: text || undefined})} />
-        <Check label="show rewound" value={route.rewound} set={on => set({rewound: on}, true)} />
+        <Live model={model} />
+        <FindField text={route.find ?? ''} find={text => model.go({find: text || undefined})} />
+        <Check
+          label="show rewound"
+          value={route.rewound}
+          set={on => model.go({rewound: on}, true)}
+        />
         <div class="tabs pane-tabs" role="group" aria-label="Pane">
           {PANES.map(label => {
             const its = {label, pressed: pane.value === label, run: () => (pane.value = label)};
@@ -42,7 +47,8 @@ export function SessionHead(props: HeadProps) {
   );
 }
 
-function Facts({address, session, model}: HeadProps) {
+function Facts({model}: ModelProps) {
+  const session = model.session.value ?? {};
   const {createTime, expireTime, forkedFrom} = session;
   const {appName, userId, sessionId} = forkedFrom?.key ?? {};
   const origin = Number(forkedFrom?.sequence ?? 0);
@@ -50,7 +56,7 @@ function Facts({address, session, model}: HeadProps) {
   const link = <a href={href(to)}>{[shown(sessionId), ` at event ${origin}`]}</a>;
   return (
     <div class="session-facts">
-      <code>{shown(address.sessionId)}</code>
+      <code>{shown(model.address.sessionId)}</code>
       <span>{countText(model.newest.value, 'event')}</span>
       <span>created {timeAgo(createTime)}</span>
       {expireTime && <span>expires {timeAgo(expireTime)}</span>}
@@ -66,7 +72,8 @@ export function labelsOf({labels = {}}: Session) {
 }
 
 /** Whether the page follows, and the switches for it. */
-function Live({model, list}: HeadProps) {
+function Live({model}: ModelProps) {
+  const {list} = model;
   const isPaused = model.isPaused.value;
   const waiting = model.newest.value - model.shown.value;
   const state = isPaused ? 'paused' : watchState.value;
@@ -118,7 +125,7 @@ function FindField({text, find}: {text: string; find: (text: string) => void}) {
 }
 
 /** What can be done with the session as a whole. */
-function SessionMenu({address, model, ask}: HeadProps) {
+function SessionMenu({model}: ModelProps) {
   const state = useSignal('');
   const abort = useSignal<AbortController | undefined>(undefined);
   useEffect(() => () => abort.value?.abort(), []);
@@ -126,7 +133,7 @@ function SessionMenu({address, model, ask}: HeadProps) {
     const stop = new AbortController();
     abort.value = stop;
     const progress = (events: number) => (state.value = `${countText(events, 'event')} read`);
-    await download(address, form, progress, stop.signal).then(
+    await download(model.address, form, progress, stop.signal).then(
       () => (state.value = ''),
       (error: unknown) => (state.value = isAbort(error) ? '' : messageOf(error)),
     );
@@ -136,8 +143,8 @@ function SessionMenu({address, model, ask}: HeadProps) {
   const items: [string, unknown][] = [
     ['Download as ADK file', () => save('adk')],
     ['Download complete', () => save('complete')],
-    ['Fork here…', ask && (() => ask({kind: 'fork', sequence}))],
-    ['Delete…', ask && (() => ask({kind: 'delete', sequence}))],
+    ['Fork here…', model.mayChange && (() => (model.task.value = {kind: 'fork', sequence}))],
+    ['Delete…', model.mayChange && (() => (model.task.value = {kind: 'delete', sequence}))],
   ];
   return (
     <div class="session-actions">

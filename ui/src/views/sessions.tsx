@@ -3,11 +3,12 @@
 import {useSignal} from '@preact/signals';
 import {useEffect, useMemo} from 'preact/hooks';
 import type {Session} from '../contract.js';
+import {ListModel, type Anchor} from '../list.js';
 import {go, href, routeTo, savePlace, savedPlace, type Route} from '../route.js';
 import {listOf, nameOf, type SessionList} from '../session_list.js';
 import {agoText, clockText, countText, plain} from '../text.js';
 import {Button, Empty, Link, Notice, shown} from './common.js';
-import {List, ListModel, type Anchor} from './list.js';
+import {List} from './list.js';
 import {labelsOf} from './session_head.js';
 
 const ROW_HEIGHT = 56;

@@ -1,17 +1,13 @@
 /** The slider over the events of a session. */
 
+import type {SessionModel} from '../session.js';
 import {countText, timeText} from '../text.js';
 import {Button} from './common.js';
 
-interface Props {
-  /** The event that is selected; nothing: now. */
-  at: number | undefined;
-  last: number;
-  time: string | undefined;
-  select: (at: number | undefined) => void;
-}
-
-export function Timeline({at, last, time, select}: Props) {
+export function Timeline({model}: {model: SessionModel}) {
+  const [at, last] = [model.at.value, model.shown.value];
+  const time = model.log.get(at ?? 0)?.eventTime;
+  const select = (to: number | undefined) => model.select(to);
   const value = at ?? last;
   const step = (by: number) => select(Math.max(0, Math.min(last, value + by)));
   const text = value === 0 ? 'as created' : `event ${value} of ${last}`;

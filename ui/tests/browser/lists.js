@@ -1,7 +1,7 @@
 // Applications, users and sessions.
 
 import assert from 'node:assert/strict';
-import {append, call, text, until} from './server.js';
+import {Server, append, call, text, until} from './server.js';
 
 const MAX_NODES = 1500;
 
@@ -11,12 +11,13 @@ async function create(url, appName, userId, sessionId, more = {}) {
   return {appName, userId, sessionId};
 }
 
-export async function an_empty_store_says_what_to_do_next({url, server, open}) {
-  if (server) {
-    const {page} = await open();
-    await page.goto(url);
-    await page.getByText('sessiond demo').waitFor();
-  }
+export async function an_empty_store_says_what_to_do_next({url, open, defer}) {
+  const server = await Server.start();
+  defer(() => server.stop());
+  const tab = await open();
+  await tab.page.goto(server.url);
+  await tab.page.getByText('sessiond demo').waitFor();
+  await tab.checkAccessibility();
   const {page} = await open();
   await page.goto(`${url}/#/sessions/no-such-application`);
   await page.getByText('No sessions yet').waitFor();

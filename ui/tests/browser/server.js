@@ -114,8 +114,11 @@ export async function call(url, method, request, token) {
     headers.authorization = `Bearer ${token}`;
   }
   const body = JSON.stringify(request);
-  const response = await fetch(`${url}/sessiond.v1.${method}`, {method: 'POST', headers, body});
-  const answer = await response.json();
+  const {response, answer} = await until('the server has started', async () => {
+    const response = await fetch(`${url}/sessiond.v1.${method}`, {method: 'POST', headers, body});
+    const answer = await response.json();
+    return response.status !== 503 && {response, answer};
+  });
   if (!response.ok) {
     throw new Error(`${method}: ${JSON.stringify(answer)}`);
   }
