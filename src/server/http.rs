@@ -4,11 +4,12 @@ use std::{
     convert::Infallible,
     future::ready,
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
-use sessiond_connect::{Connect, Options, Refused, plain};
+use http_body_util::Full;
+use sessiond_connect::{Connect, Options, Refused, Title, plain};
 use tokio::sync::watch;
 use tonic::{
     Status,
@@ -20,8 +21,8 @@ use tonic::{
             header::{
                 ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
                 ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-                ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, HOST, ORIGIN, REFERRER_POLICY, VARY,
-                X_CONTENT_TYPE_OPTIONS,
+                ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN,
+                REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
             },
             uri::Authority,
         },
@@ -62,6 +63,8 @@ struct Shared {
     origins: Vec<String>,
     is_read_only: bool,
     inspector: Inspector,
+    /// The description of the calls, once it was asked for.
+    openapi: OnceLock<Bytes>,
     phase: watch::Receiver<Phase>,
 }
 
@@ -96,7 +99,8 @@ impl Http {
         let options =
             Options { pool: proto::pool(), message_bytes: MESSAGE_BYTES, refusal: refused };
         let origins = http_origins.clone();
-        let shared = Shared { hosts, origins, is_read_only, inspector, phase };
+        let openapi = OnceLock::new();
+        let shared = Shared { hosts, origins, is_read_only, inspector, openapi, phase };
         Self { shared: Arc::new(shared), connect: Connect::new((), options) }
     }
 
@@ -159,9 +163,27 @@ impl Shared {
             _ if !self.is_meant(request) => {
                 Some(plain(StatusCode::MISDIRECTED_REQUEST, Vec::new(), OTHER_HOST))
             }
+            (&Method::GET, "/openapi.json") => {
+                let document = self.openapi.get_or_init(openapi).clone();
+                let mut response = Response::new(Body::new(Full::from(document)));
+                let json = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(CONTENT_TYPE, json);
+                Some(response)
+            }
             _ => self.inspector.answer(request),
         }
     }
+}
+
+/// The calls of the contract in OpenAPI.
+fn openapi() -> Bytes {
+    let about = Title {
+        title: "sessiond",
+        version: env!("CARGO_PKG_VERSION"),
+        description: "Sessions, events and scoped state of AI agents, by the Connect protocol in JSON.",
+    };
+    let document = sessiond_connect::openapi(&proto::pool(), "sessiond.v1", &about);
+    document.to_string().into()
 }
 
 fn authority<B>(request: &Request<B>) -> Option<Authority> {

@@ -20,6 +20,7 @@ tests! {
     a_watch_is_a_stream_of_envelopes: ["--http-listen", "127.0.0.1:0"] super::a_watch_is_a_stream_of_envelopes;
     a_request_that_costs_too_much_is_refused: ["--http-listen", "127.0.0.1:0"] super::a_request_that_costs_too_much_is_refused;
     the_page_is_its_own_and_runs_nothing_else: ["--http-listen", "127.0.0.1:0"] super::the_page_is_its_own_and_runs_nothing_else;
+    the_calls_are_described: ["--http-listen", "127.0.0.1:0"] super::the_calls_are_described;
     named_origins_and_hosts_are_served:
         ["--http-listen", "127.0.0.1:0", "--http-origins", "https://app.example,http://other.example:81", "--http-hosts", "sessions.example"]
         super::named_origins_and_hosts_are_served;
@@ -313,6 +314,33 @@ async fn the_page_is_its_own_and_runs_nothing_else(service: Service) {
     let foreign = service.send("GET / HTTP/1.1\r\nhost: attacker.example", b"").await;
     assert_eq!(foreign.status, 421);
     assert_eq!(service.fetch("/assets/../Cargo.toml", "").await.status, 404);
+    service.stop().await;
+}
+
+async fn the_calls_are_described(service: Service) {
+    let document = service.fetch("/openapi.json", "").await.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    let paths = document["paths"].as_object().unwrap();
+    let streams = paths.keys().any(|it| it.ends_with("/AppendEventStream"));
+    assert_eq!((paths.len(), streams), (19, false), "every method but the stream of a client");
+    let reads = paths.values().filter(|it| it.get("get").is_some()).count();
+    assert_eq!(reads, 9);
+    // Each reference leads to a schema, and each schema and call says what it is.
+    let text = document.to_string();
+    let references = text.split("#/components/schemas/").skip(1);
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    for name in references.map(|rest| rest.split('"').next().unwrap()) {
+        assert!(schemas.contains_key(name), "{name}");
+    }
+    let described = |it: &Value| it["description"].as_str().is_some_and(|it| !it.is_empty());
+    for (name, schema) in schemas {
+        assert!(described(schema), "{name}");
+    }
+    for (path, operations) in paths {
+        assert!(operations.as_object().unwrap().values().all(described), "{path}");
+    }
+    let sequence = &schemas["sessiond.v1.Event"]["properties"]["sequence"];
+    assert_eq!((&sequence["type"], described(sequence)), (&json!("string"), true));
     service.stop().await;
 }
 

@@ -204,7 +204,7 @@ fn is_stream(method: &MethodDescriptor) -> bool {
     method.is_client_streaming() || method.is_server_streaming()
 }
 
-fn has_no_side_effects(method: &MethodDescriptor) -> bool {
+pub fn has_no_side_effects(method: &MethodDescriptor) -> bool {
     let options = method.method_descriptor_proto().options.as_ref();
     options.is_some_and(|it| it.idempotency_level() == IdempotencyLevel::NoSideEffects)
 }

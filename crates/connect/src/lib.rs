@@ -10,6 +10,7 @@ mod call;
 mod codec;
 mod error;
 mod frames;
+mod openapi;
 mod request;
 mod service;
 
@@ -19,6 +20,7 @@ use prost_reflect::DescriptorPool;
 use tonic::{Code, Status};
 
 pub use answer::plain;
+pub use openapi::{Title, openapi};
 pub use service::Connect;
 
 /// What a server sets.

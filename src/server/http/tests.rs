@@ -15,6 +15,7 @@ fn shared(origins: &[&str]) -> Shared {
         origins,
         is_read_only: false,
         inspector: Inspector::new(false, false),
+        openapi: OnceLock::new(),
         phase,
     }
 }
