@@ -28,6 +28,9 @@
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
 //! | [`offline`] | verifies and compacts database files that are not served, migrates stores, and checks policies | [`store::sqlite`], [`config`], the progress bar of [`cli`] |
 //!
+//! In front of the services, `server/http.rs` serves the same calls over HTTP: `crates/connect` turns a request in JSON into the one that a
+//! client of gRPC would send. `server/inspector.rs` serves the page that `ui/` is built into.
+//!
 //! Beside the layers, [`config`] has the flags of `serve`, [`logging`] the log on standard error. `pem.rs` of the store crate reads
 //! certificates and keys, and its `files.rs` has the modes of files. [`store::open`] finds the store that a URL names.
 //!
