@@ -29,6 +29,9 @@ use tonic::{
     },
 };
 
+use tonic_web::{GrpcWebLayer, GrpcWebService};
+use tower_layer::Layer as _;
+
 use super::{
     admin::readiness,
     dispatch::Dispatch,
@@ -110,8 +113,9 @@ impl Http {
 
     /// The service of a connection.
     pub fn service(&self, dispatch: Dispatch) -> HttpService {
+        let web = GrpcWebLayer::new().layer(dispatch.clone());
         let connect = self.connect.in_front_of(dispatch);
-        HttpService { shared: Arc::clone(&self.shared), connect }
+        HttpService { shared: Arc::clone(&self.shared), connect, web }
     }
 }
 
@@ -191,6 +195,11 @@ fn authority<B>(request: &Request<B>) -> Option<Authority> {
     request.uri().authority().cloned().or_else(host)
 }
 
+fn is_grpc_web<B>(request: &Request<B>) -> bool {
+    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|it| it.starts_with(b"application/grpc-web"))
+}
+
 /// The answer to a browser that asks whether a page of another origin may call.
 fn preflight(asked: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::empty());
@@ -230,6 +239,7 @@ fn complete(mut response: Response<Body>, origin: Option<HeaderValue>) -> Respon
 pub struct HttpService {
     shared: Arc<Shared>,
     connect: Connect<Dispatch>,
+    web: GrpcWebService<Dispatch>,
 }
 
 impl<B> Service<Request<B>> for HttpService
@@ -256,6 +266,10 @@ where
         if origin.is_some() && request.method() == Method::OPTIONS {
             let answer = preflight(request.headers());
             return Box::pin(ready(Ok(complete(answer, origin))));
+        }
+        if is_grpc_web(&request) {
+            let answer = self.web.call(request.map(Body::new));
+            return Box::pin(async move { Ok(complete(answer.await?, origin)) });
         }
         let answer = self.connect.call(request);
         Box::pin(async move { Ok(complete(answer.await?, origin)) })

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use prost::Message as _;
 use serde_json::{Value, json};
+use sessiond::proto::v1::GetSessionRequest;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -20,6 +22,7 @@ tests! {
     a_watch_is_a_stream_of_envelopes: ["--http-listen", "127.0.0.1:0"] super::a_watch_is_a_stream_of_envelopes;
     a_request_that_costs_too_much_is_refused: ["--http-listen", "127.0.0.1:0"] super::a_request_that_costs_too_much_is_refused;
     the_page_is_its_own_and_runs_nothing_else: ["--http-listen", "127.0.0.1:0"] super::the_page_is_its_own_and_runs_nothing_else;
+    a_call_of_grpc_web_is_answered: ["--http-listen", "127.0.0.1:0"] super::a_call_of_grpc_web_is_answered;
     the_calls_are_described: ["--http-listen", "127.0.0.1:0"] super::the_calls_are_described;
     named_origins_and_hosts_are_served:
         ["--http-listen", "127.0.0.1:0", "--http-origins", "https://app.example,http://other.example:81", "--http-hosts", "sessions.example"]
@@ -314,6 +317,27 @@ async fn the_page_is_its_own_and_runs_nothing_else(service: Service) {
     let foreign = service.send("GET / HTTP/1.1\r\nhost: attacker.example", b"").await;
     assert_eq!(foreign.status, 421);
     assert_eq!(service.fetch("/assets/../Cargo.toml", "").await.status, 404);
+    service.stop().await;
+}
+
+async fn a_call_of_grpc_web_is_answered(service: Service) {
+    create_over_http(&service).await;
+    let head = "POST /sessiond.v1.SessionService/GetSession HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc-web+proto";
+    let framed = |request: &GetSessionRequest| {
+        let message = request.encode_to_vec();
+        [&[0][..], &u32::try_from(message.len()).unwrap().to_be_bytes(), &message].concat()
+    };
+    let found = service.send(head, &framed(&get("s"))).await;
+    let text = String::from_utf8_lossy(&found.body);
+    assert_eq!(
+        (found.status, found.header("content-type")),
+        (200, Some("application/grpc-web+proto"))
+    );
+    assert!(text.contains("user:big") && text.contains("grpc-status:0"), "{text}");
+    let missing = service.send(head, &framed(&get("none"))).await;
+    let status = missing.header("grpc-status").map(str::to_owned);
+    let in_body = String::from_utf8_lossy(&missing.body).contains("grpc-status:5");
+    assert!(status.as_deref() == Some("5") || in_body, "{}", missing.head);
     service.stop().await;
 }
 

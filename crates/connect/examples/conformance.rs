@@ -30,11 +30,14 @@ use tokio::{
 use tonic::{
     Code, Request, Response, Status,
     body::Body,
+    codec::{CompressionEncoding, EnabledCompressionEncodings},
     codegen::{BoxFuture, Service},
     metadata::MetadataMap,
     server::{Grpc, ServerStreamingService},
 };
 use tonic_prost::ProstCodec;
+use tonic_web::GrpcWebLayer;
+use tower_layer::Layer as _;
 
 #[path = "conformance/messages.rs"]
 mod messages;
@@ -66,7 +69,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         limit => limit as usize,
     };
     let options = Options { pool, message_bytes, refusal };
-    let connect = Connect::new(Conformance { message_bytes }, options);
+    let service = Conformance { message_bytes };
+    let web = GrpcWebLayer::new().layer(service.clone());
+    let connect = Connect::new(service, options);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = u32::from(listener.local_addr()?.port());
     let answer = ServerCompatResponse { host: "127.0.0.1".into(), port }.encode_to_vec();
@@ -75,14 +80,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     stdout().flush()?;
     loop {
         let (stream, _) = listener.accept().await?;
-        let connect = connect.clone();
+        let (connect, web) = (connect.clone(), web.clone());
         let service = service_fn(move |request: http::Request<Incoming>| {
-            let mut connect = connect.clone();
+            let (mut connect, mut web) = (connect.clone(), web.clone());
             async move {
                 // A connection that ends before a client has sent its request fails it.
                 let (parts, body) = request.into_parts();
                 let body = Full::from(body.collect().await?.to_bytes());
-                let Ok(answer) = connect.call(http::Request::from_parts(parts, body)).await;
+                let kind = parts.headers.get("content-type").map(|it| it.as_bytes());
+                let is_web = kind.is_some_and(|it| it.starts_with(b"application/grpc-web"));
+                let request = http::Request::from_parts(parts, body);
+                let Ok(answer) = match is_web {
+                    true => web.call(request).await,
+                    false => connect.call(request).await,
+                };
                 Ok::<_, hyper::Error>(answer)
             }
         });
@@ -122,17 +133,23 @@ impl Service<http::Request<Body>> for Conformance {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let limit = self.message_bytes;
+        let mut gzip = EnabledCompressionEncodings::default();
+        gzip.enable(CompressionEncoding::Gzip);
         Box::pin(async move {
             let path = request.uri().path().to_owned();
             Ok(match path.strip_prefix(SERVICE) {
                 Some(name @ ("Unary" | "IdempotentUnary")) => {
                     let codec = ProstCodec::<PayloadAnswer, UnaryRequest>::default();
-                    let mut grpc = Grpc::new(codec).max_decoding_message_size(limit);
+                    let mut grpc = Grpc::new(codec)
+                        .max_decoding_message_size(limit)
+                        .apply_compression_config(gzip, EnabledCompressionEncodings::default());
                     grpc.server_streaming(Unary(format!("{name}Request")), request).await
                 }
                 Some("ServerStream") => {
                     let codec = ProstCodec::<PayloadAnswer, ServerStreamRequest>::default();
-                    let mut grpc = Grpc::new(codec).max_decoding_message_size(limit);
+                    let mut grpc = Grpc::new(codec)
+                        .max_decoding_message_size(limit)
+                        .apply_compression_config(gzip, EnabledCompressionEncodings::default());
                     grpc.server_streaming(Streamed, request).await
                 }
                 _ => Status::unimplemented("This method is not implemented.").into_http(),
@@ -234,9 +251,15 @@ fn info(sent: &MetadataMap, kind: &str, request: &impl Message) -> RequestInfo {
         value: value(name).map(str::to_owned).collect(),
     });
     let timeout = headers.get("grpc-timeout").and_then(|it| it.to_str().ok());
-    let timeout_ms = timeout.and_then(|text| match text.split_at(text.len() - 1) {
-        (millis, "m") => millis.parse().ok(),
-        (secs, _) => secs.parse::<i64>().ok().map(|it| it * 1000),
+    let timeout_ms = timeout.and_then(|text| {
+        let (count, unit) = text.split_at(text.len() - 1);
+        let count: i64 = count.parse().ok()?;
+        Some(match unit {
+            "n" => count / 1_000_000,
+            "u" => count / 1000,
+            "m" => count,
+            _ => count * 1000,
+        })
     });
     let request = Any { type_url: url(kind), value: request.encode_to_vec() };
     RequestInfo { headers: headers_seen.collect(), timeout_ms, requests: vec![request] }
