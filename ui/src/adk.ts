@@ -25,7 +25,7 @@ const PART = [
 ];
 
 /** What a file is made of. `events` has the hidden ones too, in the order of the log. */
-export interface Contents {
+interface Contents {
   session: Session;
   /** As it was created. */
   created: Session;

@@ -4,7 +4,7 @@ import {TEXT, call} from './api.js';
 import type {Address, Event} from './contract.js';
 import {tryJson, type Json} from './json.js';
 
-export interface Hit {
+interface Hit {
   sequence: number;
   author: string;
   /** Where the text is. */

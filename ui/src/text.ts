@@ -1,6 +1,6 @@
 /** Texts of strangers: what does not show or changes the direction of a line is made visible. */
 
-export interface Piece {
+interface Piece {
   text: string;
   /** A character that would not show. */
   isControl: boolean;
