@@ -7,7 +7,7 @@ import {tryJson, type Json} from './json.js';
 interface Hit {
   sequence: number;
   author: string;
-  /** Where the text is. */
+  /** The part of the event that has the text. */
   place: string;
   /** The text with some around it. */
   snippet: string;
@@ -25,7 +25,7 @@ const AROUND = 40;
 /** Bytes of an event id. */
 const MAX_ID = 128;
 
-/** What is found, more and more: first what the text names, by an index of the server. */
+/** Finds more and more: first the events that the text names, by an index of the server. */
 export async function* find(
   key: Address,
   text: string,
@@ -58,7 +58,7 @@ function hitAt({sequence, author = ''}: Event, place: string, snippet: string): 
   return {sequence: Number(sequence), author, place, snippet};
 }
 
-/** Where an event has the text, in whatever case. */
+/** The first place of an event that has the text. Case does not count. */
 export function hitOf(event: Event, text: string): Hit | undefined {
   const needle = text.toLowerCase();
   for (const [place, value] of placesOf(event)) {

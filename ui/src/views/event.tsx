@@ -105,7 +105,7 @@ function EventMenu({event, model, toggle}: Omit<HeadProps, 'facts'>) {
   return <Menu label={`Actions of event ${sequence}`} items={items} />;
 }
 
-/** What the event changed in the state. */
+/** The changes of state that the event made. */
 function Delta({event, history}: {event: Event; history: (key: string) => void}) {
   const limit = useSignal(SHOWN_KEYS);
   const {setJson, remove = []} = event.stateDelta ?? {};

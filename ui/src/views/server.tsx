@@ -7,7 +7,7 @@ import {plain} from '../text.js';
 const OPEN_MS = 2_000;
 const CLOSED_MS = 20_000;
 
-/** What stays so for a caller. */
+/** Errors that stay the same for a caller. */
 const REFUSALS = ['permission_denied', 'unimplemented'];
 
 type Info = Record<string, unknown>;
