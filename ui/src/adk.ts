@@ -24,8 +24,8 @@ const PART = [
   'videoMetadata',
 ];
 
-/** What a file is made of. `events` has the hidden ones too, in the order of the log. */
-export interface Contents {
+/** The content of a file. `events` has the hidden ones too, in the order of the log. */
+interface Contents {
   session: Session;
   /** As it was created. */
   created: Session;

@@ -43,7 +43,7 @@ export function takeToken(): void {
   }
 }
 
-/** What the server tells the page without a credential. */
+/** Reads the settings that the server gives without a credential. */
 export async function loadSettings(): Promise<void> {
   const response = await fetch('/inspector.json', {cache: 'no-store'});
   const settings = (await response.json()) as {readOnly?: boolean; needsCredential?: boolean};
@@ -114,7 +114,7 @@ function errorOf(error: ErrorJson, status: number): ApiError {
   );
 }
 
-/** What went wrong, for people. */
+/** An error for people. */
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError && error.reason) {
     return `${error.message} (${error.reason})`;

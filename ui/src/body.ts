@@ -1,4 +1,4 @@
-/** What the body of an event says: docs/bodies.md, in the forms of all ADKs. */
+/** Reads the body of an event, in the forms of all ADKs (docs/bodies.md). */
 
 import {Raw, isObject, tryJson, writeJson, type Json, type JsonObject} from './json.js';
 

@@ -4,10 +4,10 @@ import {TEXT, call} from './api.js';
 import type {Address, Event} from './contract.js';
 import {tryJson, type Json} from './json.js';
 
-export interface Hit {
+interface Hit {
   sequence: number;
   author: string;
-  /** Where the text is. */
+  /** The part of the event that has the text. */
   place: string;
   /** The text with some around it. */
   snippet: string;
@@ -22,63 +22,50 @@ export interface Found {
 const PAGE_SIZE = 500;
 const MAX_HITS = 500;
 const AROUND = 40;
+/** Bytes of an event id. */
+const MAX_ID = 128;
 
-/** What is found, more and more. */
+/** Finds more and more: first the events that the text names, by an index of the server. */
 export async function* find(
-  address: Address,
+  key: Address,
   text: string,
   includeRewound: boolean,
   abort: AbortSignal,
 ): AsyncGenerator<Found> {
-  const hits = await named(address, text, abort);
-  const known = new Set(hits.map(hit => hit.sequence));
+  const sequence = /^#?([1-9]\d{0,14})$/.exec(text)?.[1];
+  const isId = new TextEncoder().encode(text).length <= MAX_ID;
+  const refs = [...(sequence ? [{sequence}] : []), ...(isId ? [{eventId: text}] : [])];
+  const request = {key, refs, ...TEXT};
+  const named = refs.length > 0 ? await call('EventService/BatchGetEvents', request, abort) : {};
+  const hits = (named.events ?? []).map(event => {
+    const place = event.eventId === text ? 'event id' : 'sequence';
+    return hitAt(event, place, event.eventId ?? '');
+  });
   yield {hits, seen: 0};
+  const known = new Set(hits.map(hit => hit.sequence));
   let pageToken = '';
   do {
-    const selection = {includeRewound};
-    const request = {key: address, pageSize: PAGE_SIZE, pageToken, selection, ...TEXT};
-    const page = await call('EventService/ListEvents', request, abort);
-    const events = page.events ?? [];
-    for (const event of events) {
-      const hit = known.has(Number(event.sequence)) ? undefined : hitOf(event, text);
-      if (hit) {
-        hits.push(hit);
-      }
-    }
-    pageToken = page.nextPageToken ?? '';
+    const page = {key, pageSize: PAGE_SIZE, pageToken, selection: {includeRewound}, ...TEXT};
+    const {events = [], nextPageToken = ''} = await call('EventService/ListEvents', page, abort);
+    const found = events.filter(event => !known.has(Number(event.sequence)));
+    hits.push(...found.flatMap(event => hitOf(event, text) ?? []));
+    pageToken = nextPageToken;
     yield {hits: [...hits], seen: Number(events.at(-1)?.sequence ?? 0)};
   } while (pageToken && hits.length < MAX_HITS);
 }
 
-/** The events that the text names, by an index of the server. */
-async function named(address: Address, text: string, abort: AbortSignal): Promise<Hit[]> {
-  const bytes = new TextEncoder().encode(text).length;
-  const number = /^#?(\d{1,15})$/.exec(text)?.[1];
-  const refs = [
-    ...(number && Number(number) > 0 ? [{sequence: number}] : []),
-    ...(bytes <= 128 ? [{eventId: text}] : []),
-  ];
-  if (refs.length === 0) {
-    return [];
-  }
-  const page = await call('EventService/BatchGetEvents', {key: address, refs, ...TEXT}, abort);
-  return (page.events ?? []).map(event => ({
-    sequence: Number(event.sequence),
-    author: event.author ?? '',
-    place: event.eventId === text ? 'event id' : 'sequence',
-    snippet: event.eventId ?? '',
-  }));
+function hitAt({sequence, author = ''}: Event, place: string, snippet: string): Hit {
+  return {sequence: Number(sequence), author, place, snippet};
 }
 
-/** Where an event has the text, in whatever case. */
+/** The first place of an event that has the text. Case does not count. */
 export function hitOf(event: Event, text: string): Hit | undefined {
   const needle = text.toLowerCase();
   for (const [place, value] of placesOf(event)) {
     const at = value.toLowerCase().indexOf(needle);
     if (at >= 0) {
       const start = Math.max(0, at - AROUND);
-      const snippet = value.slice(start, at + needle.length + AROUND);
-      return {sequence: Number(event.sequence), author: event.author ?? '', place, snippet};
+      return hitAt(event, place, value.slice(start, at + needle.length + AROUND));
     }
   }
   return undefined;
@@ -94,27 +81,17 @@ function* placesOf(event: Event): Generator<[string, string]> {
   yield* textsOf('state', event.stateDelta?.setJson);
 }
 
-/** A text with an escape may read differently from its JSON. */
-function* textsOf(place: string, json: string | undefined): Generator<[string, string]> {
-  yield [place, json ?? ''];
-  if (json?.includes('\\')) {
-    for (const text of stringsOf(tryJson(json) ?? null)) {
-      yield [place, text];
+/** The texts in a JSON, without escapes. Then all of it, with names and numbers. */
+function* textsOf(place: string, json = ''): Generator<[string, string]> {
+  const all: Json[] = [tryJson(json) ?? null];
+  for (let value = all.pop(); value !== undefined; value = all.pop()) {
+    if (typeof value === 'string') {
+      yield [place, value];
+    } else if (value instanceof Map || Array.isArray(value)) {
+      for (const member of value.values()) {
+        all.push(member);
+      }
     }
   }
-}
-
-function* stringsOf(json: Json): Generator<string> {
-  if (typeof json === 'string') {
-    yield json;
-  } else if (Array.isArray(json)) {
-    for (const item of json) {
-      yield* stringsOf(item);
-    }
-  } else if (json instanceof Map) {
-    for (const [name, value] of json) {
-      yield name;
-      yield* stringsOf(value);
-    }
-  }
+  yield [place, json];
 }

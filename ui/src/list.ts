@@ -1,4 +1,4 @@
-/** What a list of many rows shows: the rows that are in the page, and the place of each. */
+/** The part of a long list that is in the page, and the place of each row. */
 
 import {signal} from '@preact/signals';
 import {Heights} from './heights.js';

@@ -37,7 +37,7 @@ function App() {
         </a>
         <Crumbs {...to} />
         {isReadOnly.value && tag('read-only')}
-        <ServerCorner />
+        <ServerCorner key={token.value} />
         <SchemeButton />
         {isSignedIn && <Button label="Sign out" run={signOut} />}
       </header>

@@ -1,6 +1,6 @@
 /** Which result belongs to which call, and bodies that were read before. */
 
-import {readBody, type Body, type Call, type Result} from './body.js';
+import {readBody, type Body, type Call, type Part, type Result} from './body.js';
 import type {Event} from './contract.js';
 
 /** How many events a result may be away from its call. */
@@ -22,47 +22,33 @@ interface Events {
   get(sequence: number): Event | undefined;
 }
 
-export interface Paired<T> {
-  part: T;
-  sequence: number;
+/** The result of a call, in the events behind it. */
+export function resultOf(events: Events, from: number, call: Call) {
+  return near(events, from, 1, part => part.kind === 'result' && part, call);
 }
 
-export function resultOf(events: Events, from: number, call: Call): Paired<Result> | undefined {
-  for (let sequence = from; sequence <= from + REACH; sequence += 1) {
-    for (const part of partsAt(events, sequence)) {
-      if (part.kind === 'result' && belongs(events, [from, call], [sequence, part])) {
-        return {part, sequence};
-      }
-    }
-  }
-  return undefined;
+/** The call that a result belongs to, in the events before it. */
+export function callOf(events: Events, from: number, result: Result) {
+  return near(events, from, -1, part => part.kind === 'call' && part, result);
 }
 
-export function callOf(events: Events, from: number, result: Result): Paired<Call> | undefined {
-  for (let sequence = from; sequence >= Math.max(1, from - REACH); sequence -= 1) {
-    for (const part of partsAt(events, sequence)) {
-      if (part.kind === 'call' && belongs(events, [sequence, part], [from, result])) {
-        return {part, sequence};
-      }
-    }
-  }
-  return undefined;
-}
-
-function partsAt(events: Events, sequence: number) {
-  const event = events.get(sequence);
-  return event ? bodyOf(event).parts : [];
-}
-
-/** By id. Older ADKs have none: there the name counts, within an invocation. */
-function belongs(
+/** The nearest part with the same id. Older ADKs have none: the name counts in an invocation. */
+function near<T extends Call | Result>(
   events: Events,
-  [a, call]: [number, Call],
-  [b, result]: [number, Result],
-): boolean {
-  if (call.id || result.id) {
-    return call.id === result.id;
+  from: number,
+  step: 1 | -1,
+  select: (part: Part) => T | false,
+  {id, name}: Call | Result,
+) {
+  const invocation = events.get(from)?.invocationId;
+  for (let sequence = from; Math.abs(sequence - from) <= REACH; sequence += step) {
+    const event = events.get(sequence);
+    for (const part of event ? bodyOf(event).parts.map(select) : []) {
+      const isSame = part && part.name === name && event?.invocationId === invocation;
+      if (part && (id || part.id ? part.id === id : isSame)) {
+        return {part, sequence};
+      }
+    }
   }
-  const isSame = events.get(a)?.invocationId === events.get(b)?.invocationId;
-  return call.name === result.name && isSame;
+  return undefined;
 }

@@ -47,7 +47,7 @@ export function go(to: Route, replace = false): void {
   fragment.value = location.hash;
 }
 
-/** What a view keeps in its entry of the history, so that Back finds it again. */
+/** Keeps a view's place in its entry of the history, so that Back finds it again. */
 export function savePlace(place: unknown): void {
   history.replaceState({place}, '');
 }

@@ -13,7 +13,7 @@ import {follow, watchState} from './watch.js';
 const ROW_HEIGHT = 96;
 
 /** A change that waits for its confirmation. */
-export type Task =
+type Task =
   | {kind: 'fork' | 'rewind' | 'delete'; sequence: number}
   | {kind: 'edit'; key: string; seen: Session};
 

@@ -1,6 +1,6 @@
 /** Texts of strangers: what does not show or changes the direction of a line is made visible. */
 
-export interface Piece {
+interface Piece {
   text: string;
   /** A character that would not show. */
   isControl: boolean;
@@ -40,7 +40,7 @@ export function plain(text: string, length = 200): string {
   return `\u2068${shown.join('').replace(/\s+/g, ' ')}\u2069`;
 }
 
-/** At most so many characters, never half of one. */
+/** Truncates a text to `length` characters, never within one. */
 export function cut(text: string, length: number): string {
   if (text.length <= length) {
     return text;

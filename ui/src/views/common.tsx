@@ -116,7 +116,7 @@ export function Check({label, value, set}: CheckProps) {
   );
 }
 
-/** Reads something when it is first shown and when `changes` do, after `restMs` without a change. */
+/** Reads something at first and when `changes` do, after `restMs` without a change. */
 export function useRead<T>(
   read: (abort: AbortSignal) => Promise<T>,
   changes: unknown[],
@@ -145,14 +145,20 @@ export function useRead<T>(
   return {value: value.value, error: error.value, message, again: () => (again.value += 1)};
 }
 
-/** Copies a text, which is made only when it is asked for. `label` says what, for screen readers. */
+/** Returns what came of it. Browsers have no clipboard for pages of other hosts without TLS. */
+export async function copy(text: string): Promise<string> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return 'copied';
+  } catch {
+    return 'not allowed';
+  }
+}
+
+/** Copies a text, which is made when it is asked for. `label` says what, for screen readers. */
 export function Copy({text, label, name}: {text: () => string; label: string; name: string}) {
   const done = useSignal('');
-  const run = () =>
-    navigator.clipboard.writeText(text()).then(
-      () => (done.value = 'copied'),
-      () => (done.value = 'not allowed'),
-    );
+  const run = async () => (done.value = await copy(text()));
   const title = `Copy ${plain(label)}`;
   return <Button class="copy" label={done.value || name} {...{run, title}} />;
 }

@@ -29,7 +29,7 @@ export function Conversation({model}: {model: SessionModel}) {
     return event ? (
       <EventView {...{model, event, isFocused}} />
     ) : (
-      <article class="event" aria-label={`Event ${sequence}, loading`}>
+      <article class="event" aria-label={`Event ${sequence}, loading`} tabIndex={-1}>
         <span class="sequence">{sequence}</span>
       </article>
     );

@@ -1,4 +1,4 @@
-/** What changes a session. Each dialog names the thing, and does nothing before it is confirmed. */
+/** Changes of a session. Each dialog names the thing, and does nothing before it is confirmed. */
 
 import {useSignal} from '@preact/signals';
 import type {ComponentChildren} from 'preact';

@@ -9,7 +9,7 @@ import {href, route, type Route} from '../route.js';
 import type {SessionModel} from '../session.js';
 import {readState, scopeOf} from '../state.js';
 import {clockText, countText, plain, timeText} from '../text.js';
-import {Button, Copy, Filter, Link, Menu, shown, tag} from './common.js';
+import {Button, Copy, Filter, Link, Menu, copy, shown, tag} from './common.js';
 import {PartView} from './parts.js';
 import {Tree} from './tree.js';
 
@@ -85,7 +85,6 @@ function Head({event, model, facts, toggle}: HeadProps) {
 function EventMenu({event, model, toggle}: Omit<HeadProps, 'facts'>) {
   const {eventId = '', traceId, invocationId} = event;
   const sequence = Number(event.sequence);
-  const copy = (text: string) => navigator.clipboard.writeText(text);
   const link = (to: Partial<Route>) => {
     const place = href({...route.value, at: undefined, base: undefined, find: undefined, ...to});
     return copy(`${location.origin}${location.pathname}${place}`);
@@ -106,7 +105,7 @@ function EventMenu({event, model, toggle}: Omit<HeadProps, 'facts'>) {
   return <Menu label={`Actions of event ${sequence}`} items={items} />;
 }
 
-/** What the event changed in the state. */
+/** The changes of state that the event made. */
 function Delta({event, history}: {event: Event; history: (key: string) => void}) {
   const limit = useSignal(SHOWN_KEYS);
   const {setJson, remove = []} = event.stateDelta ?? {};
@@ -169,7 +168,7 @@ function RawJson({event, close}: {event: Event; close: () => void}) {
 export function Hidden({run: {first, last}, show}: {run: HiddenRun; show: () => void}) {
   const text = `${countText(last - first + 1, 'event')} hidden by a rewind (${first}–${last})`;
   return (
-    <article class="hidden-run" aria-label={text}>
+    <article class="hidden-run" aria-label={text} tabIndex={-1}>
       {text} <Link label="show" run={show} />
     </article>
   );

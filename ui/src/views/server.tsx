@@ -7,12 +7,16 @@ import {plain} from '../text.js';
 const OPEN_MS = 2_000;
 const CLOSED_MS = 20_000;
 
+/** Errors that stay the same for a caller. */
+const REFUSALS = ['permission_denied', 'unimplemented'];
+
 type Info = Record<string, unknown>;
 
 export function ServerCorner() {
   const isOpen = useSignal(false);
   const isUp = useSignal<boolean | undefined>(undefined);
   const info = useSignal<Info>({});
+  const isRefused = useSignal(false);
   useSignalEffect(() => {
     const period = isOpen.value ? OPEN_MS : CLOSED_MS;
     const read = async () => {
@@ -20,10 +24,12 @@ export function ServerCorner() {
         response => response.ok,
         () => false,
       );
-      const denied = (error: unknown) =>
-        error instanceof ApiError && error.code === 'permission_denied' ? {} : info.peek();
-      if (isUp.value && isOpen.value) {
-        info.value = await call('AdminService/GetServerInfo', {}).catch(denied);
+      const refused = (error: unknown) => {
+        isRefused.value = error instanceof ApiError && REFUSALS.includes(error.code);
+        return {};
+      };
+      if (isUp.value && isOpen.value && !isRefused.peek()) {
+        info.value = await call('AdminService/GetServerInfo', {}).catch(refused);
       }
     };
     void read();

@@ -95,10 +95,10 @@ function usePlace(route: Route, model: SessionModel) {
 
 async function goToEvent(model: SessionModel, eventId: string): Promise<void> {
   const request = {key: model.address, refs: [{eventId}]};
-  const {events = []} = await call('EventService/BatchGetEvents', request).catch(() => ({
-    events: [],
-  }));
-  model.go({at: events[0] && Number(events[0].sequence), event: undefined}, true);
+  const found = await call('EventService/BatchGetEvents', request).catch(() => undefined);
+  const {sequence, rewound} = found?.events?.[0] ?? {};
+  const at = sequence === undefined ? undefined : Number(sequence);
+  model.go({at, event: undefined, ...(rewound && {rewound})}, true);
 }
 
 function Dialogs({model}: {model: SessionModel}) {

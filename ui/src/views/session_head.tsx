@@ -124,7 +124,7 @@ function FindField({text, find}: {text: string; find: (text: string) => void}) {
   );
 }
 
-/** What can be done with the session as a whole. */
+/** Actions of the session as a whole. */
 function SessionMenu({model}: ModelProps) {
   const state = useSignal('');
   const abort = useSignal<AbortController | undefined>(undefined);

@@ -164,8 +164,18 @@ export async function a_read_only_listener_offers_no_change({open, defer}) {
 }
 
 export async function the_server_shows_its_condition({url, open}) {
-  const {page} = await open();
+  // A server without the call still says that it is serving.
+  const info = await call(url, 'AdminService/GetServerInfo', {}).catch(() => ({}));
+  const tab = await open();
+  const {page} = tab;
   await page.goto(url);
   await page.getByText('serving', {exact: true}).click();
-  await page.getByText('version').first().waitFor();
+  const corner = page.getByRole('definition');
+  await corner.first().waitFor();
+  if (typeof info.version === 'string') {
+    await corner.getByText(info.version).first().waitFor();
+  } else {
+    tab.expectFaults(/status of (404|501)/);
+  }
+  await tab.checkAccessibility();
 }

@@ -64,6 +64,10 @@ export async function hostile_ids_labels_and_bodies_stay_text({url, writeUrl, op
   await feed.getByRole('button', {name: 'more (999,300 characters)'}).click();
   await feed.getByRole('button', {name: 'more (979,300 characters)'}).waitFor();
   await feed.getByRole('button', {name: 'less'}).click();
+  await until('the third event', async () => {
+    await page.locator('.events-pane .list').evaluate(list => list.scrollTo(0, 0));
+    return (await page.getByLabel('Actions of event 3').count()) > 0;
+  });
   await page.getByLabel('Actions of event 3').click();
   await page.getByRole('button', {name: 'Raw JSON'}).click();
   await feed.getByText('image/svg+xml').first().waitFor();

@@ -1,24 +1,10 @@
-// A watch that follows, pauses, and goes on after the server was killed.
+// A watch that follows and pauses, also of what another replica has committed.
 
+import {openSession} from './opened.js';
 import {append, call, text, until} from './server.js';
 
-/** The server is killed in between. */
-export const needsOwnServer = true;
-
-async function open_session({url, writeUrl, open}, sessionId) {
-  const key = {appName: 'live', userId: 'u', sessionId};
-  await call(writeUrl, 'SessionService/CreateSession', {...key, allowExisting: true});
-  await append(writeUrl, key, {eventId: 'e1', body: text('the first')});
-  const tab = await open();
-  await tab.page.goto(`${url}/#/session/live/u/${sessionId}`);
-  await tab.page.getByText('the first').waitFor();
-  const state = name => tab.page.getByRole('group', {name: 'Live'}).getByText(name);
-  await state('live').waitFor();
-  return {tab, page: tab.page, key, state};
-}
-
 export async function events_show_as_they_are_appended(context) {
-  const {page, key} = await open_session(context, 'follows');
+  const {page, key} = await openSession(context, 'follows');
   for (let at = 2; at < 40; at += 1) {
     await append(context.writeUrl, key, {body: text(`said ${at}`), set: {count: at}});
   }
@@ -32,7 +18,7 @@ export async function events_show_as_they_are_appended(context) {
 }
 
 export async function it_pauses_and_catches_up(context) {
-  const {page, key, state} = await open_session(context, 'pauses');
+  const {page, key, state} = await openSession(context, 'pauses');
   await page.getByRole('button', {name: 'Pause'}).click();
   await append(context.writeUrl, key, {body: text('while paused')});
   await state('paused, 1 new').waitFor();
@@ -42,7 +28,7 @@ export async function it_pauses_and_catches_up(context) {
 }
 
 export async function reading_the_past_is_not_disturbed(context) {
-  const {page, key} = await open_session(context, 'past');
+  const {page, key} = await openSession(context, 'past');
   for (let at = 2; at < 60; at += 1) {
     await append(context.writeUrl, key, {eventId: `e${at}`, body: text(`said ${at}`)});
   }
@@ -58,7 +44,7 @@ export async function reading_the_past_is_not_disturbed(context) {
 }
 
 export async function a_rewind_of_another_caller_hides_its_events(context) {
-  const {page, key} = await open_session(context, 'rewound');
+  const {page, key} = await openSession(context, 'rewound');
   await append(context.writeUrl, key, {eventId: 'e2', body: text('a mistake')});
   await page.getByText('a mistake').waitFor();
   await call(context.writeUrl, 'SessionService/RewindSession', {key, toSequence: '1'});
@@ -67,24 +53,11 @@ export async function a_rewind_of_another_caller_hides_its_events(context) {
 }
 
 export async function a_deleted_session_is_said_to_be_gone(context) {
-  const {tab, page, key} = await open_session(context, 'deleted');
+  const {tab, page, key} = await openSession(context, 'deleted');
   await call(context.writeUrl, 'SessionService/DeleteSession', {key});
   await page.getByText('This session was deleted').waitFor();
   await page.getByText('the first').waitFor();
   await page.getByRole('button', {name: 'Retry now'}).click();
   await page.getByText('The session cannot be shown').waitFor();
   tab.expectFaults(/status of 404/);
-}
-
-export async function a_killed_server_is_noticed_and_caught_up_with(context) {
-  const {tab, page, key, state} = await open_session(context, 'killed');
-  await context.server.kill();
-  await page.getByText('Not current').waitFor();
-  await state('lost').waitFor();
-  await context.server.run();
-  await append(context.writeUrl, key, {body: text('after the restart')});
-  await page.getByText('after the restart').waitFor();
-  await state('live').waitFor();
-  await until('no warning', async () => (await page.getByText('Not current').count()) === 0);
-  tab.expectFaults(/ERR_|Failed to load resource/);
 }

@@ -13,6 +13,7 @@ import * as content from './content.js';
 import * as conversation from './conversation.js';
 import * as lists from './lists.js';
 import * as live from './live.js';
+import * as restart from './restart.js';
 import {Server} from './server.js';
 import * as writes from './writes.js';
 
@@ -117,7 +118,7 @@ async function runOne(name, test, context) {
   await Promise.all(deferred.map(run => run()));
 }
 
-for (const group of [lists, conversation, content, live, writes, access]) {
+for (const group of [lists, conversation, content, live, restart, writes, access]) {
   const tests = Object.entries(group).filter(
     ([name, test]) => typeof test === 'function' && name.includes(filter),
   );

@@ -1,4 +1,4 @@
-// What changes a session, with a confirmation that names it.
+// Changes of a session, with a confirmation that names it.
 
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';

@@ -1,4 +1,4 @@
-/** What the modules read of the browser when they are loaded. */
+/** The parts of the browser that the modules read when they are loaded. */
 const globals = {
   sessionStorage: {getItem: () => null, setItem: () => {}},
   location: {hash: ''},
