@@ -19,7 +19,7 @@ pub struct HttpArgs {
     #[arg(long, env = "SESSIOND_HTTP_HOSTS", value_name = "HOST,...", value_delimiter = ',')]
     pub http_hosts: Vec<String>,
 
-    /// Origins, such as https://app.example.com, whose pages may call the HTTP listener
+    /// Origins, each a scheme and a host, whose pages may call the HTTP listener
     #[arg(long, env = "SESSIOND_HTTP_ORIGINS", value_name = "ORIGIN,...", value_delimiter = ',', value_parser = origin)]
     pub http_origins: Vec<String>,
 
