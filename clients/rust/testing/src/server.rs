@@ -62,7 +62,9 @@ impl Server {
             Store::Sqlite => format!("sqlite:{}", folder.path().join("test.db").display()),
         };
         let mut arguments: Vec<String> =
-            ["serve", "--http-listen", "off", "--listen", &listen, "--store", &store].map(Into::into).into();
+            ["serve", "--http-listen", "off", "--listen", &listen, "--store", &store]
+                .map(Into::into)
+                .into();
         arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
         let (child, address, log) = run(&arguments);
         Self { child, address, arguments, folder, log: Some(log) }
