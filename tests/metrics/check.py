@@ -43,7 +43,18 @@ def metrics_of_a_server(folder: Path) -> tuple[str, str]:
                 at = ["--server", address, "--app", app, "--user", "alice", "--session", "s"]
                 for command in [["session", "create"], ["event", "append", "--author", "user", "--body", "{}"]]:
                     subprocess.run([PROGRAM, *command, *at], check=True, stdout=subprocess.DEVNULL)
-            missing = ["session", "get", "--server", address, "--app", "plain", "--user", "alice", "--session", "absent"]
+            missing = [
+                "session",
+                "get",
+                "--server",
+                address,
+                "--app",
+                "plain",
+                "--user",
+                "alice",
+                "--session",
+                "absent",
+            ]
             subprocess.run([PROGRAM, *missing], check=False, stderr=subprocess.DEVNULL)
             return scrape(listen)
         finally:
