@@ -90,7 +90,16 @@ export class Server {
     const log = openSync(logFile, 'a');
     const child = spawn(
       program(),
-      ['serve', '--listen', listen, '--store', this.store, ...this.more],
+      [
+        'serve',
+        '--http-listen',
+        'off',
+        '--listen',
+        listen,
+        '--store',
+        this.store,
+        ...this.more,
+      ],
       {cwd: this.directory, env: this.#env, stdio: ['ignore', 'pipe', log]},
     );
     closeSync(log);
