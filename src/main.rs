@@ -150,8 +150,8 @@ fn greet(running: &Running, config: &Config) {
     }
     let (address, store) = (running.address(), store::public_url(&config.store.url));
     let mut text = format!("sessiond listens on {address} and stores in {store}\n");
-    if let Some(http) = running.http_address().filter(|_| is_terminal) {
-        text += &format!("The inspector is at {}\n", page(&reachable(http)));
+    if let Some(page) = running.http_address().and_then(page).filter(|_| is_terminal) {
+        text += &format!("The inspector is at {page}\n");
     }
     if is_terminal {
         text += "Try these in another terminal (Ctrl-C stops the server):\n";
@@ -169,11 +169,12 @@ fn reachable(address: &str) -> String {
     address.replace("0.0.0.0", &own("127.0.0.1")).replace("[::]", &own("[::1]"))
 }
 
-/// The page of an HTTP listener, as a browser takes it.
-fn page(address: &str) -> String {
-    match address.starts_with("https://") || address.starts_with("unix:") {
-        true => address.to_owned(),
-        false => format!("http://{address}"),
+/// The page of an HTTP listener, as a browser takes it. `None`: it is on a Unix socket.
+fn page(address: &str) -> Option<String> {
+    let address = reachable(address);
+    match address.starts_with("https://") {
+        true => Some(address),
+        false => (!address.starts_with("unix:")).then(|| format!("http://{address}")),
     }
 }
 

@@ -233,10 +233,10 @@ impl Shared {
                 }
             };
         };
-        if method.has_side_effects && !connection.takes_writes {
+        let is_own = path.starts_with(SERVICES);
+        if is_own && method.has_side_effects && !connection.takes_writes {
             return refused(request, &Error::ReadOnlyListener).await;
         }
-        let is_own = path.starts_with(SERVICES);
         // The client of a stream may send this much while the server reads nothing. Other requests are read as they come.
         if method.client_streams
             && let Err(full) = account.take(STREAM_WINDOW_BYTES as usize)

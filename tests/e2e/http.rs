@@ -287,6 +287,10 @@ async fn a_listener_of_reads_changes_nothing(service: Service) {
         service.post("SessionService/DeleteSession", &json!({"key": session()}), "").await;
     assert_eq!((deleted.status, &*deleted.reason()), (403, "READ_ONLY_LISTENER"));
     service.get_session(get("s")).await.unwrap();
+    // Health is no change.
+    let check = "POST /grpc.health.v1.Health/Check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc-web";
+    let health = service.send(check, &[0; 5]).await;
+    assert!(String::from_utf8_lossy(&health.body).contains("grpc-status:0"), "{}", health.head);
     service.stop().await;
 }
 

@@ -6,13 +6,8 @@ use flate2::bufread::GzDecoder;
 use prost::{Message as _, bytes::Bytes};
 use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::ser::{CompactFormatter, Formatter};
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    sync::Semaphore,
-    task::block_in_place,
-};
 
-use crate::Refused;
+use crate::{Refused, apart};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
@@ -23,11 +18,8 @@ pub enum Codec {
 /// Values of a request in JSON: each takes up to 256 bytes while it is converted.
 const VALUES: usize = 262_144;
 
-/// Bytes of a message that takes a millisecond to convert, and many times its size in memory.
+/// Bytes of a message that takes a millisecond to convert, and many times its size in memory: it is converted apart.
 const LARGE: usize = 64 << 10;
-
-/// Large messages are converted one at a time, which bounds what that takes.
-static TURN: Semaphore = Semaphore::const_new(1);
 
 const SEND_JSON: &str = "Send JSON as the contract maps it: int64 as text, times as RFC 3339.";
 
@@ -51,7 +43,7 @@ impl Codec {
         if values(&message) > VALUES {
             return Err(Refused::Invalid("too many values in it".into(), "Send less per call."));
         }
-        converted(message.len(), || {
+        apart(message.len() >= LARGE, || {
             from_json(&message, kind)
                 .map(|it| it.encode_to_vec().into())
                 .map_err(|error| Refused::Invalid(format!("invalid JSON: {error}"), SEND_JSON))
@@ -68,7 +60,7 @@ impl Codec {
             let read = DynamicMessage::decode(kind, message.clone());
             to_json(&read.map_err(|error| error.to_string())?).map(Bytes::from)
         };
-        converted(message.len(), encode).await
+        apart(message.len() >= LARGE, encode).await
     }
 }
 
@@ -117,17 +109,6 @@ fn values(text: &[u8]) -> usize {
         }
     }
     values
-}
-
-/// Converts a message of a number of bytes. A large one leaves the runtime's threads to others.
-async fn converted<T>(bytes: usize, convert: impl FnOnce() -> T) -> T {
-    let has_threads = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    if bytes < LARGE || !has_threads() {
-        return convert();
-    }
-    // It is never closed.
-    let _turn = TURN.acquire().await;
-    block_in_place(convert)
 }
 
 /// Decompresses a message into at most `limit` bytes.

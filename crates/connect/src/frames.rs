@@ -20,7 +20,7 @@ pub fn framed(flags: u8, message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// Takes a message and its flags from what has come; `None`: it has not come whole.
+/// Takes a message and its flags from what has come; `None`: it is not complete.
 pub fn take(bytes: &mut Bytes) -> Option<(u8, Bytes)> {
     let &[flags, ref length @ ..] = bytes.first_chunk::<HEADER>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;

@@ -6,6 +6,7 @@
 //! their descriptors.
 
 mod answer;
+mod apart;
 mod call;
 mod codec;
 mod error;
@@ -17,9 +18,10 @@ mod service;
 use std::sync::{Arc, OnceLock};
 
 use prost_reflect::DescriptorPool;
-use tonic::{Code, Status};
+use tonic::Status;
 
 pub use answer::plain;
+pub use apart::apart;
 pub use openapi::{Title, openapi};
 pub use service::Connect;
 
@@ -47,18 +49,6 @@ pub enum Refused {
     ClientStreams,
     /// Its compression is not known.
     Compression,
-}
-
-impl Refused {
-    /// As the protocol says.
-    pub fn code(&self) -> Code {
-        match self {
-            Self::Invalid(..) => Code::InvalidArgument,
-            Self::Flags => Code::Internal,
-            Self::TooLarge => Code::ResourceExhausted,
-            Self::NotOne | Self::ClientStreams | Self::Compression => Code::Unimplemented,
-        }
-    }
 }
 
 /// Charges what a call buffers here. The service gets one with each request, as an extension, and sets what it charges.
@@ -101,12 +91,18 @@ impl Charged {
         }
         Ok(())
     }
+
+    fn give_back(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        if let Some(charge) = self.meter.get() {
+            charge.give_back(bytes);
+            self.bytes -= bytes;
+        }
+    }
 }
 
 impl Drop for Charged {
     fn drop(&mut self) {
-        if let Some(charge) = self.meter.get() {
-            charge.give_back(self.bytes);
-        }
+        self.give_back(self.bytes);
     }
 }

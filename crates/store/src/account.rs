@@ -233,7 +233,7 @@ impl ConnectionAccount {
         }
         let mut unknown = 0;
         if !self.is_known.load(Relaxed) {
-            // In this order, so that a share that is taken away is no more than all have.
+            // All first: the share of a connection that becomes known is taken from it.
             unknown = self.all.unknown.fetch_add(bytes, Relaxed) + bytes;
             self.unknown.fetch_add(bytes, Relaxed);
         }

@@ -39,7 +39,6 @@ use tonic_prost::ProstCodec;
 use tonic_web::GrpcWebLayer;
 use tower_layer::Layer as _;
 
-#[path = "conformance/messages.rs"]
 mod messages;
 
 use messages::{
@@ -106,14 +105,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn refusal(refused: Refused) -> Status {
-    let code = refused.code();
     match refused {
-        Refused::Invalid(cause, advice) => Status::new(code, format!("{cause}. {advice}")),
-        Refused::NotOne => Status::new(code, "Send one message."),
-        Refused::Flags => Status::new(code, "The message is compressed."),
-        Refused::TooLarge => Status::new(code, "The message is too large."),
-        Refused::ClientStreams => Status::new(code, "Client streams are not served."),
-        Refused::Compression => Status::new(code, "The compression is not known."),
+        Refused::Invalid(cause, advice) => Status::invalid_argument(format!("{cause}. {advice}")),
+        Refused::NotOne => Status::unimplemented("Send one message."),
+        Refused::Flags => Status::internal("The message is compressed."),
+        Refused::TooLarge => Status::resource_exhausted("The message is too large."),
+        Refused::ClientStreams => Status::unimplemented("Client streams are not served."),
+        Refused::Compression => Status::unimplemented("The compression is not known."),
     }
 }
 
@@ -152,7 +150,8 @@ impl Service<http::Request<Body>> for Conformance {
                         .apply_compression_config(gzip, EnabledCompressionEncodings::default());
                     grpc.server_streaming(Streamed, request).await
                 }
-                _ => Status::unimplemented("This method is not implemented.").into_http(),
+                // The suite calls one that no service has.
+                _ => Status::unimplemented("No service has this method.").into_http(),
             })
         })
     }
