@@ -150,7 +150,9 @@ fn greet(running: &Running, config: &Config) {
     }
     let (address, store) = (running.address(), store::public_url(&config.store.url));
     let mut text = format!("sessiond listens on {address} and stores in {store}\n");
-    if let Some(page) = running.http_address().and_then(page).filter(|_| is_terminal) {
+    if let Some(page) =
+        running.http_address().and_then(page).filter(|_| is_terminal && cfg!(feature = "inspector"))
+    {
         text += &format!("The inspector is at {page}\n");
     }
     if is_terminal {

@@ -35,7 +35,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     access::Policies,
-    config::{Config, HttpListen, Listen},
+    config::{Config, HttpArgs, HttpListen, Listen},
     engine::{Engine, EngineOptions, new_store_id},
     metrics::{MethodKind, Metrics},
     rpc::{self, BareIds},
@@ -255,8 +255,10 @@ async fn bind_http(
     tls: Option<&Tls>,
     grpc: &Listener,
 ) -> Result<Option<Listener>, String> {
-    match &config.http.http_listen {
-        Some(HttpListen::Off) => Ok(None),
+    let HttpArgs { http_listen, http_hosts, http_origins, http_read_only } = &config.http;
+    let needs_listener = *http_read_only || !http_hosts.is_empty() || !http_origins.is_empty();
+    match http_listen {
+        Some(HttpListen::Off) if !needs_listener => Ok(None),
         Some(HttpListen::On(listen)) => {
             Listener::bind(listen, Protocol::Http, config, tls).await.map(Some)
         }
@@ -265,7 +267,8 @@ async fn bind_http(
             let bound = Listener::bind(&default, Protocol::Http, config, tls).await;
             Ok(bound.inspect_err(|error| tracing::warn!(error, "no HTTP listener")).ok())
         }
-        None => Ok(None),
+        None if !needs_listener => Ok(None),
+        _ => Err("There is no HTTP listener for --http-hosts, --http-origins and --http-read-only. Pass --http-listen ADDRESS, or drop them.".into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::{Args, builder::BoolishValueParser};
+use tonic::codegen::http::uri::Authority;
 
 use super::Listen;
 
@@ -16,7 +17,7 @@ pub struct HttpArgs {
     pub http_listen: Option<HttpListen>,
 
     /// Names by which the HTTP listener is reached, beside localhost and its address: a request to another one is refused
-    #[arg(long, env = "SESSIOND_HTTP_HOSTS", value_name = "HOST,...", value_delimiter = ',')]
+    #[arg(long, env = "SESSIOND_HTTP_HOSTS", value_name = "HOST,...", value_delimiter = ',', value_parser = host)]
     pub http_hosts: Vec<String>,
 
     /// Origins, each a scheme and a host, whose pages may call the HTTP listener
@@ -28,15 +29,31 @@ pub struct HttpArgs {
     pub http_read_only: bool,
 }
 
-/// An origin as browsers send it.
-fn origin(text: &str) -> Result<String, &'static str> {
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    match host {
-        Some(host) if !host.is_empty() && !host.contains(['/', '*']) => {
-            Ok(text.to_ascii_lowercase())
-        }
-        _ => Err("not an origin. Pass its scheme and host, as in https://app.example.com"),
+/// A name without scheme and port, as it is compared.
+fn host(text: &str) -> Result<String, &'static str> {
+    let host = text.trim();
+    match host.parse::<Authority>() {
+        Ok(authority) if authority.host() == host && !host.contains('*') => Ok(host.to_owned()),
+        _ => Err("not a host. Pass a name without scheme and port, as in sessions.example.com"),
     }
+}
+
+/// An origin as browsers send it: without the port that its scheme has by itself.
+fn origin(text: &str) -> Result<String, &'static str> {
+    const ADVICE: &str = "not an origin. Pass its scheme and host, as in https://app.example.com";
+    let text = text.trim().to_ascii_lowercase();
+    let (scheme, host) = text.split_once("://").ok_or(ADVICE)?;
+    let own_port = match scheme {
+        "https" => ":443",
+        "http" => ":80",
+        _ => return Err(ADVICE),
+    };
+    let authority: Authority = host.parse().map_err(|_| ADVICE)?;
+    let has_port = authority.as_str().len() > authority.host().len();
+    if host.contains(['*', '@']) || has_port && authority.port_u16().is_none() {
+        return Err(ADVICE);
+    }
+    Ok(format!("{scheme}://{}", host.strip_suffix(own_port).unwrap_or(host)))
 }
 
 /// The address of the HTTP listener, if there is one.
@@ -52,7 +69,9 @@ impl FromStr for HttpListen {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "off" => Ok(Self::Off),
-            _ => text.parse().map(Self::On).map_err(|error| format!("{error}, or off")),
+            _ => text.parse().map(Self::On).map_err(|_: String| {
+                "not an address. Pass HOST:PORT, as in 127.0.0.1:8380, unix:PATH, or off".to_owned()
+            }),
         }
     }
 }

@@ -164,7 +164,7 @@ const FILE_LOST: &str = "The database file was removed or replaced while the ser
 const OUTCOME_UNKNOWN: &str = "The store failed during the commit, \
     so the call may or may not have been applied. \
     Retry with the same event id or request id.";
-const EXPIRED_IN_QUEUE: &str = "The deadline passed while the call was queued, \
+const EXPIRED_IN_QUEUE: &str = "The deadline passed while the call waited, \
     and nothing was applied. Retry with a later deadline.";
 const READ_ONLY_LISTENER: &str = "This HTTP listener takes reads only. \
     Send changes to the gRPC address of the server.";

@@ -22,7 +22,7 @@ use tonic::{
                 ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
                 ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
                 ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN,
-                REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+                REFERRER_POLICY, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
             },
             uri::Authority,
         },
@@ -123,12 +123,16 @@ impl Http {
 fn refused(refused: Refused) -> Status {
     match refused {
         Refused::Invalid(cause, advice) => bad_message(&cause, advice),
-        Refused::NotOne => bad_message("not one message", "Send one message per call."),
+        Refused::NotOne => {
+            let advice = "Send one message in an envelope: a byte of flags (0), four of its length, and the message.";
+            bad_message("not one message in an envelope", advice)
+        }
         Refused::Flags => {
             let advice = "Send 0 for a plain message, and 1 with `connect-content-encoding: gzip`.";
             bad_message("its compression flag is wrong", advice)
         }
         Refused::TooLarge => refusal(&Error::MessageTooLarge),
+        Refused::Deadline => refusal(&Error::ExpiredInQueue),
         Refused::ClientStreams => refusal(&Error::NotOverHttp),
         Refused::Compression => {
             bad_message("its compression is not known", "Compress it with gzip, or not at all.")
@@ -157,8 +161,9 @@ impl Shared {
 
     /// The answer to a request that is no call.
     fn answer<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
-        match (request.method(), request.uri().path()) {
-            (&Method::GET, "/healthz") => {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        match request.uri().path() {
+            "/healthz" if is_read => {
                 let (code, text) = readiness(*self.phase.borrow(), false);
                 let mut response = Response::new(Body::new(text.to_owned()));
                 *response.status_mut() = code;
@@ -167,14 +172,15 @@ impl Shared {
             _ if !self.is_meant(request) => {
                 Some(plain(StatusCode::MISDIRECTED_REQUEST, Vec::new(), OTHER_HOST))
             }
-            (&Method::GET, "/openapi.json") => {
+            "/openapi.json" if is_read => {
                 let document = self.openapi.get_or_init(openapi).clone();
                 let mut response = Response::new(Body::new(Full::from(document)));
                 let json = HeaderValue::from_static("application/json");
                 response.headers_mut().insert(CONTENT_TYPE, json);
                 Some(response)
             }
-            _ => self.inspector.answer(request),
+            _ if is_read => self.inspector.answer(request),
+            _ => None,
         }
     }
 }
@@ -184,7 +190,8 @@ fn openapi() -> Bytes {
     let about = Title {
         title: "sessiond",
         version: env!("CARGO_PKG_VERSION"),
-        description: "Sessions, events and scoped state of AI agents, by the Connect protocol in JSON.",
+        description: "Sessions, events and scoped state of AI agents, by the Connect protocol in JSON. \
+            Watch and AppendEventStream are streams, which OpenAPI does not describe.",
     };
     let document = sessiond_connect::openapi(&proto::pool(), "sessiond.v1", &about);
     document.to_string().into()
@@ -222,7 +229,11 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 fn complete(mut response: Response<Body>, origin: Option<HeaderValue>) -> Response<Body> {
+    let is_unauthenticated = response.status() == StatusCode::UNAUTHORIZED;
     let headers = response.headers_mut();
+    if is_unauthenticated {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

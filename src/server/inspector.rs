@@ -9,7 +9,7 @@ use tonic::{
     codegen::{
         Bytes,
         http::{
-            HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+            HeaderName, HeaderValue, Request, Response, StatusCode,
             header::{
                 ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY,
                 CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
@@ -69,7 +69,7 @@ impl Inspector {
     /// The answer to a request for the page; `None`: it is for something else.
     pub fn answer<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let path = request.uri().path();
-        if request.method() != Method::GET || self.files.is_empty() {
+        if self.files.is_empty() {
             return None;
         }
         if path == "/inspector.json" {

@@ -1,6 +1,6 @@
 //! Calls over HTTP, and what keeps pages of others away from them. Requests are written by hand, so that no client mends them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ tests! {
     what_is_no_call_is_refused_with_a_reason: ["--http-listen", "127.0.0.1:0"] super::what_is_no_call_is_refused_with_a_reason;
     another_host_and_another_origin_are_refused: ["--http-listen", "127.0.0.1:0"] super::another_host_and_another_origin_are_refused;
     a_watch_is_a_stream_of_envelopes: ["--http-listen", "127.0.0.1:0"] super::a_watch_is_a_stream_of_envelopes;
+    a_watch_ends_at_its_deadline: ["--http-listen", "127.0.0.1:0"] super::a_watch_ends_at_its_deadline;
     a_request_that_costs_too_much_is_refused: ["--http-listen", "127.0.0.1:0"] super::a_request_that_costs_too_much_is_refused;
     the_page_is_its_own_and_runs_nothing_else: ["--http-listen", "127.0.0.1:0"] super::the_page_is_its_own_and_runs_nothing_else;
     a_call_of_grpc_web_is_answered: ["--http-listen", "127.0.0.1:0"] super::a_call_of_grpc_web_is_answered;
@@ -263,6 +264,22 @@ async fn a_watch_is_a_stream_of_envelopes(service: Service) {
     stopped.await.unwrap();
 }
 
+async fn a_watch_ends_at_its_deadline(service: Service) {
+    create_over_http(&service).await;
+    let request = json!({"scope": session()}).to_string();
+    let length = u32::try_from(request.len()).unwrap().to_be_bytes();
+    let body = [&[0][..], &length, request.as_bytes()].concat();
+    let head = "POST /sessiond.v1.WatchService/Watch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/connect+json\r\nconnect-timeout-ms: 1000";
+    let began = Instant::now();
+    let answer = service.send(head, &body).await;
+    let took = began.elapsed();
+    // Heartbeats, at which it would end otherwise, come every ten seconds.
+    assert!(took > Duration::from_millis(900) && took < Duration::from_secs(8), "{took:?}");
+    let text = String::from_utf8_lossy(&answer.body);
+    assert!(text.contains("caughtUp") && text.contains("deadline_exceeded"), "{text}");
+    service.stop().await;
+}
+
 /// A list of small values takes many times its size in memory.
 async fn a_request_that_costs_too_much_is_refused(service: Service) {
     create_over_http(&service).await;
@@ -349,8 +366,8 @@ async fn the_calls_are_described(service: Service) {
     let document = service.fetch("/openapi.json", "").await.json();
     assert_eq!(document["openapi"], "3.1.0");
     let paths = document["paths"].as_object().unwrap();
-    let streams = paths.keys().any(|it| it.ends_with("/AppendEventStream"));
-    assert_eq!((paths.len(), streams), (19, false), "every method but the stream of a client");
+    let streams = paths.keys().filter(|it| it.ends_with("Stream") || it.ends_with("Watch"));
+    assert_eq!((paths.len(), streams.count()), (18, 0), "every method but the streams");
     let reads = paths.values().filter(|it| it.get("get").is_some()).count();
     assert_eq!(reads, 9);
     // Each reference leads to a schema, and each schema and call says what it is.
@@ -367,6 +384,7 @@ async fn the_calls_are_described(service: Service) {
     for (path, operations) in paths {
         assert!(operations.as_object().unwrap().values().all(described), "{path}");
     }
+    assert_eq!(schemas["sessiond.v1.SessionKey"]["required"], json!(["sessionId"]));
     let sequence = &schemas["sessiond.v1.Event"]["properties"]["sequence"];
     assert_eq!((&sequence["type"], described(sequence)), (&json!("string"), true));
     service.stop().await;

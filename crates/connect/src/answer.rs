@@ -1,6 +1,6 @@
 //! Answers of gRPC as those of Connect.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::pending, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
@@ -9,10 +9,14 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use prost::bytes::Bytes;
 use prost_reflect::DescriptorPool;
 use serde::Serialize;
+use tokio::{
+    select,
+    time::{Sleep, sleep},
+};
 use tonic::{Code, Status, body::Body};
 
 use crate::{
-    Meter, Options,
+    Meter, Options, Refused,
     call::Call,
     codec::Codec,
     error::{Error, error, http_status, name},
@@ -134,7 +138,8 @@ pub fn stream(
     let (parts, body) = answer.into_parts();
     let (kind, end) = (stream_type(call.codec), Status::from_header_map(&parts.headers));
     let (pieces, is_end) = (Pieces::default(), end.is_some());
-    let messages = Messages { body, pieces, call, options, meter, end, is_ended: false };
+    let deadline = call.timeout.map(|millis| Box::pin(sleep(Duration::from_millis(millis))));
+    let messages = Messages { body, pieces, call, options, meter, end, deadline, is_ended: false };
     let envelopes = stream::unfold(messages, |mut messages| async move {
         let envelope = messages.next().await?;
         Some((Ok::<_, Status>(Frame::data(envelope)), messages))
@@ -164,6 +169,8 @@ struct Messages {
     meter: Meter,
     /// How the stream ends, once that is known.
     end: Option<Status>,
+    /// `None`: the client waits for ever.
+    deadline: Option<Pin<Box<Sleep>>>,
     is_ended: bool,
 }
 
@@ -180,7 +187,17 @@ impl Messages {
                     Err(error) => return Some(self.ended(&Status::internal(error))),
                 }
             }
-            match self.body.frame().await.map(|frame| frame.map(Frame::into_data)) {
+            let late = async {
+                match &mut self.deadline {
+                    Some(deadline) => deadline.await,
+                    None => pending().await,
+                }
+            };
+            let frame = select! {
+                frame = self.body.frame() => frame,
+                () = late => return Some(self.ended(&(self.options.refusal)(Refused::Deadline))),
+            };
+            match frame.map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(data))) => self.pieces.push(data),
                 Some(Ok(Err(frame))) => {
                     let status = frame.trailers_ref().and_then(Status::from_header_map);

@@ -34,7 +34,7 @@ pub struct Call {
     /// The message of a GET.
     pub message: Option<Bytes>,
     /// In milliseconds.
-    timeout: Option<u64>,
+    pub timeout: Option<u64>,
 }
 
 /// Why there is no call.
@@ -128,10 +128,14 @@ impl Call {
         let version = version.strip_prefix('v').unwrap_or(&version);
         let encoding = named("compression").unwrap_or_default();
         let call = Self::new(&parts.headers, method, codec, false, &encoding, version)?;
-        let message = decoded(find("message").unwrap_or_default());
+        let Some(message) = find("message").map(decoded) else {
+            let cause = "the query has no parameter `message`".to_owned();
+            return Err(Refused::Invalid(cause, "Send it, percent-encoded.").into());
+        };
         let message = match named("base64").as_deref() {
             Some("1") => BASE64.decode(message).map_err(|error| {
-                let cause = format!("its base64 is wrong: {error}");
+                let text = error.to_string();
+                let cause = format!("its base64 is wrong: {}", text.trim_end_matches('.'));
                 Refused::Invalid(cause, "Send the base64 of URLs, with padding or without.")
             })?,
             _ => message,

@@ -21,7 +21,8 @@ const VALUES: usize = 262_144;
 /// Bytes of a message that takes a millisecond to convert, and many times its size in memory: it is converted apart.
 const LARGE: usize = 64 << 10;
 
-const SEND_JSON: &str = "Send JSON as the contract maps it: int64 as text, times as RFC 3339.";
+const SEND_JSON: &str =
+    "Send the fields that the contract names, as JSON: an int64 as text, a time as RFC 3339.";
 
 impl Codec {
     pub fn name(self) -> &'static str {
@@ -46,7 +47,7 @@ impl Codec {
         apart(message.len() >= LARGE, || {
             from_json(&message, kind)
                 .map(|it| it.encode_to_vec().into())
-                .map_err(|error| Refused::Invalid(format!("invalid JSON: {error}"), SEND_JSON))
+                .map_err(|error| Refused::Invalid(format!("in its JSON: {error}"), SEND_JSON))
         })
         .await
     }

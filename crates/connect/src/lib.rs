@@ -47,6 +47,8 @@ pub enum Refused {
     TooLarge,
     /// The client streams, which a browser cannot.
     ClientStreams,
+    /// The deadline of a stream has passed.
+    Deadline,
     /// Its compression is not known.
     Compression,
 }

@@ -17,12 +17,12 @@ pub struct Title<'t> {
     pub description: &'t str,
 }
 
-/// Describes each method of a package that [`crate::Connect`] serves.
+/// Describes each unary method of a package. Streams have envelopes, which OpenAPI does not know.
 pub fn openapi(pool: &DescriptorPool, package: &str, about: &Title<'_>) -> Value {
     let mut document = Document { comments: comments(pool), schemas: BTreeMap::new() };
     let services: Vec<_> = pool.services().filter(|it| it.package_name() == package).collect();
     let methods = services.iter().flat_map(ServiceDescriptor::methods);
-    let served = methods.filter(|method| !method.is_client_streaming());
+    let served = methods.filter(|it| !it.is_client_streaming() && !it.is_server_streaming());
     let paths: Map<_, _> = served.map(|it| (path(&it), document.operations(&it))).collect();
     let tags: Vec<_> = services
         .iter()
@@ -79,21 +79,18 @@ impl Document {
     /// What a path takes.
     fn operations(&mut self, method: &MethodDescriptor) -> Value {
         let request = self.message(&method.input());
-        let kind = match method.is_server_streaming() {
-            true => "application/connect+json",
-            false => "application/json",
-        };
-        let body = json!({"required": true, "content": {kind: {"schema": request.clone()}}});
         let mut post = self.operation(method, method.name());
-        post["requestBody"] = body;
+        post["requestBody"] =
+            json!({"required": true, "content": {"application/json": {"schema": request}}});
         let mut operations = json!({"post": post});
-        if has_no_side_effects(method) && !method.is_server_streaming() {
+        if has_no_side_effects(method) {
             let mut get = self.operation(method, &format!("{}ByGet", method.name()));
-            let only = |name: &str, value: &str| json!({"name": name, "in": "query", "required": true, "schema": {"type": "string", "const": value}});
+            let parameter = |name: &str, schema: Value| json!({"name": name, "in": "query", "required": true, "schema": schema});
+            let about = format!("{} as JSON.", method.input().name());
             get["parameters"] = json!([
-                {"name": "message", "in": "query", "required": true, "content": {"application/json": {"schema": request}}},
-                only("encoding", "json"),
-                only("connect", "v1"),
+                parameter("message", json!({"type": "string", "description": about})),
+                parameter("encoding", json!({"type": "string", "const": "json"})),
+                parameter("connect", json!({"type": "string", "const": "v1"})),
             ]);
             operations["get"] = get;
         }
@@ -103,22 +100,19 @@ impl Document {
     fn operation(&mut self, method: &MethodDescriptor, id: &str) -> Value {
         let service = method.parent_service();
         let description = self.comment(service.parent_file().name(), method.path()).to_owned();
-        let summary = description.split_inclusive(['.', '\n']).next().unwrap_or_default().trim();
-        let (kind, about) = match method.is_server_streaming() {
-            true => ("application/connect+json", "A stream of envelopes, each with a message."),
-            false => ("application/json", "The answer."),
-        };
-        let summary = summary.to_owned();
+        let line = description.replace('\n', " ");
+        let summary = line.split_once(". ").map_or(&*line, |(first, _)| first);
         let answer = self.message(&method.output());
         let error = json!({"$ref": "#/components/schemas/connect.Error"});
+        let json = |schema: Value| json!({"application/json": {"schema": schema}});
         json!({
             "tags": [service.name()],
             "operationId": id,
-            "summary": summary,
+            "summary": summary.trim_end_matches('.'),
             "description": description,
             "responses": {
-                "200": {"description": about, "content": {kind: {"schema": answer}}},
-                "default": {"description": "An error.", "content": {"application/json": {"schema": error}}},
+                "200": {"description": "The answer.", "content": json(answer)},
+                "default": {"description": "An error.", "content": json(error)},
             },
         })
     }
@@ -136,9 +130,15 @@ impl Document {
             let properties: Map<_, _> =
                 fields.iter().map(|it| (it.json_name().to_owned(), self.field(it))).collect();
             let file = message.parent_file();
-            let description = self.comment(file.name(), message.path()).to_owned();
-            let schema =
+            let about = |path| self.comment(file.name(), path);
+            let required = fields.iter().filter(|it| about(it.path()).starts_with("Required."));
+            let required: Vec<_> = required.map(|it| it.json_name().to_owned()).collect();
+            let description = about(message.path());
+            let mut schema =
                 json!({"type": "object", "description": description, "properties": properties});
+            if !required.is_empty() {
+                schema["required"] = required.into();
+            }
             self.schemas.insert(name.to_owned(), schema);
         }
         json!({"$ref": format!("#/components/schemas/{name}")})

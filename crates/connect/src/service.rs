@@ -48,7 +48,8 @@ impl<S> Connect<S> {
     /// What a request calls, or the answer to it.
     fn call_of(&self, parts: &Parts) -> Result<Call, Box<Response<Body>>> {
         let Some(method) = self.methods.get(parts.uri.path()) else {
-            let text = "No method has this path. Paths are /PACKAGE.SERVICE/METHOD.";
+            let text =
+                "No method of the contract has this path. Paths are /PACKAGE.SERVICE/METHOD.";
             return Err(plain(StatusCode::NOT_FOUND, Vec::new(), text).into());
         };
         Call::read(parts, method).map_err(|no_call| match no_call {

@@ -111,6 +111,7 @@ fn refusal(refused: Refused) -> Status {
         Refused::Flags => Status::internal("The message is compressed."),
         Refused::TooLarge => Status::resource_exhausted("The message is too large."),
         Refused::ClientStreams => Status::unimplemented("Client streams are not served."),
+        Refused::Deadline => Status::deadline_exceeded("The deadline has passed."),
         Refused::Compression => Status::unimplemented("The compression is not known."),
     }
 }
