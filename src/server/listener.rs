@@ -29,8 +29,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const BACKLOG: u32 = 1024;
 
 const GRPC_ADVICE: &str = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
-const HTTP_ADVICE: &str = "Pass --tls-cert and --tls-key, give --http-listen a loopback address (127.0.0.1:8380), a Unix socket or off, or pass --insecure to override.";
-const ADMIN_ADVICE: &str = "Pass --tls-cert and --tls-key, give --admin-listen a loopback address (127.0.0.1:9464) or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
+const HTTP_ADVICE: &str = "Pass --tls-cert and --tls-key, give a loopback address (--http-listen 127.0.0.1:8380), a Unix socket or off, or pass --insecure to override.";
+const ADMIN_ADVICE: &str = "Pass --tls-cert and --tls-key, give a loopback address (--admin-listen 127.0.0.1:9464) or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
 
 pub struct Listener {
     socket: Socket,

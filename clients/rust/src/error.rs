@@ -61,7 +61,7 @@ fn message(failure: &Failure) -> String {
 fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
     use ErrorCategory::{
         Forbidden, Internal, InvalidInput, NotFound, RateLimited, Timeout, Unauthorized,
-        Unavailable,
+        Unavailable, Unsupported,
     };
     Some(match reason {
         "MISSING_FIELD" => (InvalidInput, "session.missing_field"),
@@ -109,7 +109,8 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "CREDENTIAL_MISSING" | "CREDENTIAL_INVALID" | "CREDENTIAL_EXPIRED" => {
             (Unauthorized, "session.unauthorized")
         }
-        "PERMISSION_DENIED" => (Forbidden, "session.forbidden"),
+        "PERMISSION_DENIED" | "READ_ONLY_LISTENER" => (Forbidden, "session.forbidden"),
+        "NOT_OVER_HTTP" => (Unsupported, "session.unsupported"),
         _ => return None,
     })
 }
