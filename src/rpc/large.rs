@@ -1,6 +1,10 @@
 //! Responses that take long to encode: they leave the runtime's threads to others.
 
-use sessiond_connect::apart;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Semaphore,
+    task::block_in_place,
+};
 
 use super::prelude::*;
 use crate::{
@@ -10,6 +14,9 @@ use crate::{
 
 /// Entries of states in a response that is large: a millisecond of work, or several as a Struct.
 const LARGE: usize = 4096;
+
+/// One at a time, so that the processor is left to others as well.
+static TURN: Semaphore = Semaphore::const_new(1);
 
 /// Counts the entries of its states.
 pub trait Entries {
@@ -49,7 +56,13 @@ answers! {
 
 /// Encodes a response.
 pub async fn encoded<A: Entries, T>(answer: A, encode: impl FnOnce(A) -> T) -> T {
-    apart(answer.entries() >= LARGE, || encode(answer)).await
+    let has_threads = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if answer.entries() < LARGE || !has_threads() {
+        return encode(answer);
+    }
+    // It is never closed.
+    let _turn = TURN.acquire().await;
+    block_in_place(|| encode(answer))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use http_body_util::BodyExt as _;
+use sessiond_connect::Meter;
 use tokio::time::timeout;
 use tonic::{
     body::Body,
@@ -92,6 +93,9 @@ impl Admission {
 
 /// The answer to a request whose message is not decoded, once it has come.
 pub async fn after_rest(request: Request<Body>, answer: Response<Body>) -> Response<Body> {
+    if let Some(meter) = request.extensions().get::<Meter>() {
+        meter.refuse();
+    }
     let mut body = request.into_body();
     let rest = async { while let Some(Ok(_)) = body.frame().await {} };
     // The messages of a stream may not end.

@@ -1,4 +1,4 @@
-//! The body of an answer, charged to the account of its connection until HTTP/2 has written it.
+//! The body of an answer, charged to the account of its connection until HTTP has written it.
 
 use std::{
     pin::Pin,
@@ -16,7 +16,7 @@ use tonic::{
 use super::{call_log::CallLog, dispatch::Open};
 use crate::store::account::{CALL_BYTES, CallAccount, ConnectionAccount, Unread};
 
-/// Bytes that are passed to HTTP/2 at once: a client that takes so much in a few seconds reads.
+/// Bytes that are passed to HTTP at once: a client that takes so much in a few seconds reads.
 const PIECE_BYTES: usize = 64 << 10;
 
 pub struct AnswerBody {

@@ -21,7 +21,7 @@ use tokio_util::either::Either;
 
 use super::{
     connection_limit::{ConnectionLimit, IsKnown},
-    dispatch::Dispatch,
+    dispatch::{Dispatch, Way},
     health::{Phase, draining},
     http::Http,
     identity::Authenticator,
@@ -121,8 +121,11 @@ async fn accepted(
     is_known: IsKnown,
 ) {
     let peer = peer(&stream);
-    let takes_writes = http.as_ref().is_none_or(|http| !http.is_read_only());
-    let dispatch = |caller| dispatch.with_caller(caller, peer, is_known, takes_writes);
+    let way = match &http {
+        None => Way::Grpc,
+        Some(http) => Way::Http { takes_writes: !http.is_read_only() },
+    };
+    let dispatch = |caller| dispatch.with_caller(caller, peer, is_known, way);
     let Some(tls) = tls else {
         let caller = match &stream {
             Either::Left(_) => authenticator.of_tcp(None),
@@ -203,7 +206,7 @@ pub(super) fn http(is_grpc: bool) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         // Also between two requests.
         .header_read_timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS))
-        .max_buf_size(2 * HEADER_BYTES as usize);
+        .max_buf_size(HEADER_BYTES as usize);
     builder
         .http2()
         .timer(TokioTimer::new())

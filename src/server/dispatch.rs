@@ -63,6 +63,13 @@ pub struct Dispatch {
     connection: Arc<ConnectionState>,
 }
 
+/// How the calls of a connection come.
+#[derive(Clone, Copy)]
+pub enum Way {
+    Grpc,
+    Http { takes_writes: bool },
+}
+
 struct ConnectionState {
     account: Arc<ConnectionAccount>,
     /// `None`: every caller of the connection is local.
@@ -72,7 +79,7 @@ struct ConnectionState {
     open: Arc<AtomicUsize>,
     /// The address of the client, for the log.
     peer: Arc<str>,
-    takes_writes: bool,
+    way: Way,
 }
 
 struct Shared {
@@ -123,7 +130,7 @@ impl Dispatch {
         let methods = methods().into_iter().map(|it| (it.path.clone(), Arc::new(it))).collect();
         let admission = Admission::default();
         let connection =
-            ConnectionState::new(&account, None, Arc::default(), IsKnown::default(), true);
+            ConnectionState::new(&account, None, Arc::default(), IsKnown::default(), Way::Grpc);
         let shared =
             Shared { health, services, methods, phase, in_flight, admission, account, notes };
         Self { shared: Arc::new(shared), connection }
@@ -135,10 +142,10 @@ impl Dispatch {
         caller: Option<Arc<Caller>>,
         peer: Arc<str>,
         is_known: IsKnown,
-        takes_writes: bool,
+        way: Way,
     ) -> Self {
         let account = &self.shared.account;
-        let connection = ConnectionState::new(account, caller, peer, is_known, takes_writes);
+        let connection = ConnectionState::new(account, caller, peer, is_known, way);
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
@@ -174,7 +181,7 @@ impl ConnectionState {
         caller: Option<Arc<Caller>>,
         peer: Arc<str>,
         is_known: IsKnown,
-        takes_writes: bool,
+        way: Way,
     ) -> Arc<Self> {
         let has_credential = caller.as_ref().is_none_or(|caller| caller.is_known());
         Arc::new(Self {
@@ -184,7 +191,7 @@ impl ConnectionState {
             is_known,
             open: Arc::default(),
             peer,
-            takes_writes,
+            way,
         })
     }
 
@@ -234,8 +241,14 @@ impl Shared {
             };
         };
         let is_own = path.starts_with(SERVICES);
-        if is_own && method.has_side_effects && !connection.takes_writes {
-            return refused(request, &Error::ReadOnlyListener).await;
+        match connection.way {
+            Way::Http { .. } if method.client_streams => {
+                return refused(request, &Error::NotOverHttp).await;
+            }
+            Way::Http { takes_writes: false } if is_own && method.has_side_effects => {
+                return refused(request, &Error::ReadOnlyListener).await;
+            }
+            _ => {}
         }
         // The client of a stream may send this much while the server reads nothing. Other requests are read as they come.
         if method.client_streams
@@ -342,7 +355,7 @@ where
             let extensions = request.extensions_mut();
             extensions.insert(ConnectionId(connection.account.number));
             extensions.insert(account.clone());
-            if let Some(meter) = extensions.remove::<Meter>() {
+            if let Some(meter) = extensions.get::<Meter>() {
                 let connection = Arc::clone(&connection.account);
                 meter.set(Arc::new(Charge { call: account.clone(), connection }));
             }

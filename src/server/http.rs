@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    future::ready,
     net::IpAddr,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
@@ -34,6 +33,7 @@ use tower_layer::Layer as _;
 
 use super::{
     admin::readiness,
+    admission::after_rest,
     dispatch::Dispatch,
     health::{Phase, refusal},
     inspector::Inspector,
@@ -49,6 +49,9 @@ use crate::{
 const OTHER_HOST: &str = "The Host of the request is another one. Use localhost, the address of --http-listen or a name of --http-hosts.";
 const OTHER_ORIGIN: &str =
     "The Origin of the request is another one. Use a page of this server or one of --http-origins.";
+
+/// How gRPC-Web names itself.
+const WEB: &str = "application/grpc-web+proto";
 
 /// Seconds that a browser remembers what another origin may do.
 const PREFLIGHT_SECS: &str = "7200";
@@ -79,6 +82,8 @@ struct Hosts {
 
 impl Hosts {
     fn contain(&self, host: &str) -> bool {
+        // The dot ends a name that is whole.
+        let host = host.strip_suffix('.').unwrap_or(host);
         let is_address = || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         self.named.iter().any(|it| it.eq_ignore_ascii_case(host))
             || (!self.is_loopback && is_address())
@@ -141,10 +146,11 @@ fn refused(refused: Refused) -> Status {
 }
 
 impl Shared {
-    /// Whether the request names this server. HTTP/2 has the host in its address.
+    /// Whether the request names this server, and no other. HTTP/2 has the host in its address.
     fn is_meant<B>(&self, request: &Request<B>) -> bool {
         let Some(hosts) = &self.hosts else { return true };
-        authority(request).is_some_and(|it| hosts.contain(it.host()))
+        let names_one = request.headers().get_all(HOST).iter().count() < 2;
+        names_one && authority(request).is_some_and(|it| hosts.contain(it.host()))
     }
 
     /// Whether the page that sent the request may do so; the origin, if it is that of another server.
@@ -152,11 +158,29 @@ impl Shared {
         let Some(origin) = request.headers().get(ORIGIN) else { return Ok(None) };
         let text = origin.to_str().map_err(drop)?.to_ascii_lowercase();
         let own = authority(request);
-        let host = text.split_once("://").map(|(_, host)| host);
+        let host = ["http://", "https://"].into_iter().find_map(|it| text.strip_prefix(it));
         if own.is_some_and(|own| host.is_some_and(|it| own.as_str().eq_ignore_ascii_case(it))) {
             return Ok(None);
         }
         self.origins.contains(&text).then(|| Some(origin.clone())).ok_or(())
+    }
+
+    /// The origin of a page of another server; or the answer to a request that is no call, or none that may be passed on.
+    fn before_call<B>(
+        &self,
+        request: &Request<B>,
+    ) -> Result<Option<HeaderValue>, Box<Response<Body>>> {
+        let answered = |answer, origin| Err(Box::new(complete(answer, origin)));
+        if let Some(answer) = self.answer(request) {
+            return answered(answer, None);
+        }
+        match self.other_origin(request) {
+            Err(()) => answered(plain(StatusCode::FORBIDDEN, Vec::new(), OTHER_ORIGIN), None),
+            Ok(origin @ Some(_)) if request.method() == Method::OPTIONS => {
+                answered(preflight(request.headers()), origin)
+            }
+            Ok(origin) => Ok(origin),
+        }
     }
 
     /// The answer to a request that is no call.
@@ -202,9 +226,11 @@ fn authority<B>(request: &Request<B>) -> Option<Authority> {
     request.uri().authority().cloned().or_else(host)
 }
 
+/// Whether a request is one of gRPC-Web in binary, which is all of it that is served.
 fn is_grpc_web<B>(request: &Request<B>) -> bool {
-    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|it| it.starts_with(b"application/grpc-web"))
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let kind = kind.and_then(|it| it.split(';').next()).unwrap_or_default().trim();
+    ["application/grpc-web", WEB].iter().any(|it| kind.eq_ignore_ascii_case(it))
 }
 
 /// The answer to a browser that asks whether a page of another origin may call.
@@ -267,24 +293,32 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if let Some(answer) = self.shared.answer(&request) {
-            return Box::pin(ready(Ok(complete(answer, None))));
-        }
-        let Ok(origin) = self.shared.other_origin(&request) else {
-            let answer = plain(StatusCode::FORBIDDEN, Vec::new(), OTHER_ORIGIN);
-            return Box::pin(ready(Ok(complete(answer, None))));
+        let origin = match self.shared.before_call(&request) {
+            Ok(origin) => origin,
+            Err(answer) => return rest_and(request, *answer),
         };
-        if origin.is_some() && request.method() == Method::OPTIONS {
-            let answer = preflight(request.headers());
-            return Box::pin(ready(Ok(complete(answer, origin))));
-        }
+        let mut request = request.map(Body::new);
         if is_grpc_web(&request) {
-            let answer = self.web.call(request.map(Body::new));
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(WEB));
+            let answer = self.web.call(request);
             return Box::pin(async move { Ok(complete(answer.await?, origin)) });
         }
-        let answer = self.connect.call(request);
+        let (parts, body) = request.into_parts();
+        let answer = match self.connect.read(&parts) {
+            Ok(call) => self.connect.pass(call, parts, body),
+            Err(refusal) => rest_and(Request::from_parts(parts, body), *refusal),
+        };
         Box::pin(async move { Ok(complete(answer.await?, origin)) })
     }
+}
+
+/// The answer to a request that no service gets, once that has come.
+fn rest_and<B>(request: Request<B>, answer: Response<Body>) -> BoxFuture<Response<Body>, Infallible>
+where
+    B: codegen::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+{
+    Box::pin(async move { Ok(after_rest(request.map(Body::new), answer).await) })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The socket of a connection as HTTP/2 sees it.
+//! The socket of a connection as HTTP sees it.
 //!
 //! * **Reads have a quota a poll** of the connection's task. HTTP/2 reads until the socket is empty before it passes a
 //!   call on. A client that sends faster than the server takes would so delay the calls of all others by the backlog of its socket.

@@ -20,7 +20,7 @@ use crate::{
     call::Call,
     codec::Codec,
     error::{Error, error, http_status, name},
-    frames::{END, Pieces, framed},
+    frames::{END, HEADER, Pieces, header},
 };
 
 const JSON: &str = "application/json";
@@ -28,22 +28,32 @@ const JSON: &str = "application/json";
 /// Metadata of trailers that an answer of one message has in its headers.
 const TRAILER: &str = "trailer-";
 
-/// Bytes that are passed on. They hold what they were made of, and so its charge, until the connection has written them.
-struct Unwritten {
-    bytes: Bytes,
-    _pieces: Vec<Bytes>,
-    _unread: Option<Box<dyn Send + Sync>>,
+/// Bytes of an answer, charged until the connection has written them.
+struct Unread {
+    bytes: Vec<u8>,
+    _charge: Box<dyn Send + Sync>,
 }
 
-impl AsRef<[u8]> for Unwritten {
+impl AsRef<[u8]> for Unread {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-fn unwritten(bytes: Bytes, pieces: Vec<Bytes>, meter: &Meter) -> Bytes {
-    let unread = meter.get().map(|charge| charge.unread(bytes.len()));
-    Bytes::from_owner(Unwritten { bytes, _pieces: pieces, _unread: unread })
+/// A message in the codec of a call, behind its header if it has one. Errors: the service has made no such message.
+fn encoded(message: &[u8], call: &Call, meter: &Meter) -> Result<Bytes, Status> {
+    let begin = if call.is_stream { HEADER } else { 0 };
+    let mut bytes = vec![0; begin];
+    bytes.reserve(message.len());
+    call.codec.encode(message, &call.method.output(), &mut bytes).map_err(Status::internal)?;
+    if call.is_stream {
+        let header = header(0, bytes.len() - HEADER);
+        bytes.splice(..HEADER, header);
+    }
+    Ok(match meter.get().map(|charge| charge.unread(bytes.capacity())) {
+        Some(charge) => Bytes::from_owner(Unread { bytes, _charge: charge }),
+        None => bytes.into(),
+    })
 }
 
 /// The answer to a unary call.
@@ -68,10 +78,7 @@ pub async fn unary(
     let message = match (failed, pieces.take()) {
         (Some(status), _) => Err(status),
         (None, None) => Err(Status::internal("the answer has no message")),
-        (None, Some((message, held))) => {
-            let encoded = call.codec.encode(message, call.method.output()).await;
-            encoded.map(|it| unwritten(it, held, meter)).map_err(Status::internal)
-        }
+        (None, Some(message)) => encoded(&message, call, meter),
     };
     let mut response = match message {
         Err(status) => refused(&status, &options.pool),
@@ -181,11 +188,9 @@ impl Messages {
             return None;
         }
         loop {
-            if let Some((message, held)) = self.pieces.take() {
-                match self.call.codec.encode(message, self.call.method.output()).await {
-                    Ok(message) => return Some(unwritten(framed(0, &message), held, &self.meter)),
-                    Err(error) => return Some(self.ended(&Status::internal(error))),
-                }
+            if let Some(message) = self.pieces.take() {
+                let message = encoded(&message, &self.call, &self.meter);
+                return Some(message.unwrap_or_else(|status| self.ended(&status)));
             }
             let late = async {
                 match &mut self.deadline {
@@ -230,7 +235,8 @@ fn ended(status: &Status, pool: &DescriptorPool) -> Bytes {
         error: (status.code() != Code::Ok).then(|| error(status, pool)),
         metadata: metadata.keys().map(|name| (name.to_string(), values(name))).collect(),
     };
-    framed(END, &json(&end))
+    let end = json(&end);
+    [&header(END, end.len())[..], &end].concat().into()
 }
 
 /// How a stream ends.

@@ -1,9 +1,5 @@
 //! What a request asks for: a method, how its messages are written, and the time it has.
 
-use base64::{
-    Engine as _, alphabet,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
-};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version,
     header::{
@@ -17,7 +13,10 @@ use prost::bytes::Bytes;
 use prost_reflect::MethodDescriptor;
 use prost_types::method_options::IdempotencyLevel;
 
-use crate::{Refused, codec::Codec};
+use crate::{
+    Refused,
+    codec::{Codec, base64},
+};
 
 /// Digits of a timeout in milliseconds, as the protocol says.
 const TIMEOUT_DIGITS: usize = 10;
@@ -133,7 +132,7 @@ impl Call {
             return Err(Refused::Invalid(cause, "Send it, percent-encoded.").into());
         };
         let message = match named("base64").as_deref() {
-            Some("1") => BASE64.decode(message).map_err(|error| {
+            Some("1") => base64(&message).map_err(|error| {
                 let text = error.to_string();
                 let cause = format!("its base64 is wrong: {}", text.trim_end_matches('.'));
                 Refused::Invalid(cause, "Send the base64 of URLs, with padding or without.")
@@ -162,7 +161,7 @@ impl Call {
         };
         let timeout = match text(headers, &HeaderName::from_static("connect-timeout-ms")) {
             "" => None,
-            digits => match digits.parse().ok().filter(|_| digits.len() <= TIMEOUT_DIGITS) {
+            digits => match digits.parse().ok().filter(|_| is_timeout(digits)) {
                 Some(millis) => Some(millis),
                 None => {
                     let cause = "connect-timeout-ms is not a number of up to 10 digits".into();
@@ -175,8 +174,10 @@ impl Call {
 
     /// Turns the head of a request into that of gRPC.
     pub fn to_grpc(&self, parts: &mut Parts) {
-        let is_dropped =
-            |name: &HeaderName| DROPPED.contains(name) || name.as_str().starts_with("connect-");
+        let is_dropped = |name: &HeaderName| {
+            let prefixes = ["connect-", "grpc-"];
+            DROPPED.contains(name) || prefixes.iter().any(|it| name.as_str().starts_with(it))
+        };
         let names: Vec<_> = parts.headers.keys().filter(|name| is_dropped(name)).cloned().collect();
         for name in names {
             parts.headers.remove(name);
@@ -199,6 +200,10 @@ impl Call {
     }
 }
 
+fn is_timeout(text: &str) -> bool {
+    text.len() <= TIMEOUT_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// The path of a method.
 pub fn path(method: &MethodDescriptor) -> String {
     format!("/{}/{}", method.parent_service().full_name(), method.name())
@@ -217,8 +222,3 @@ pub fn has_no_side_effects(method: &MethodDescriptor) -> bool {
 fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
-
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::URL_SAFE,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);

@@ -1,25 +1,25 @@
-//! Messages in JSON and in binary, by their descriptors, and gzip.
+//! Messages in JSON and in binary, base64 and gzip.
 
-use std::io::{self, Read as _};
+use std::io::Read as _;
 
+use base64::{
+    DecodeError, Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use flate2::bufread::GzDecoder;
-use prost::{Message as _, bytes::Bytes};
-use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
-use serde_json::ser::{CompactFormatter, Formatter};
+use prost_reflect::MessageDescriptor;
 
-use crate::{Refused, apart};
+use crate::{
+    Refused,
+    from_json::{Fault, from_json},
+    to_json::to_json,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     Json,
     Proto,
 }
-
-/// Values of a request in JSON: each takes up to 256 bytes while it is converted.
-const VALUES: usize = 262_144;
-
-/// Bytes of a message that takes a millisecond to convert, and many times its size in memory: it is converted apart.
-const LARGE: usize = 64 << 10;
 
 const SEND_JSON: &str =
     "Send the fields that the contract names, as JSON: an int64 as text, a time as RFC 3339.";
@@ -36,84 +36,62 @@ impl Codec {
         [Self::Json, Self::Proto].into_iter().find(|it| it.name() == name)
     }
 
-    /// A message of this codec in binary.
-    pub async fn decode(self, message: Bytes, kind: MessageDescriptor) -> Result<Bytes, Refused> {
-        if self == Self::Proto {
-            return Ok(message);
+    /// Appends a binary message in this codec. Errors: it is not of its kind.
+    pub fn encode(
+        self,
+        message: &[u8],
+        kind: &MessageDescriptor,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        match self {
+            Self::Proto => out.extend_from_slice(message),
+            Self::Json => to_json(kind, message, out)?,
         }
-        if values(&message) > VALUES {
-            return Err(Refused::Invalid("too many values in it".into(), "Send less per call."));
-        }
-        apart(message.len() >= LARGE, || {
-            from_json(&message, kind)
-                .map(|it| it.encode_to_vec().into())
-                .map_err(|error| Refused::Invalid(format!("in its JSON: {error}"), SEND_JSON))
-        })
-        .await
-    }
-
-    /// A binary message in this codec. Errors: it is not of its kind.
-    pub async fn encode(self, message: Bytes, kind: MessageDescriptor) -> Result<Bytes, String> {
-        if self == Self::Proto {
-            return Ok(message);
-        }
-        let encode = || {
-            let read = DynamicMessage::decode(kind, message.clone());
-            to_json(&read.map_err(|error| error.to_string())?).map(Bytes::from)
-        };
-        apart(message.len() >= LARGE, encode).await
+        Ok(())
     }
 }
 
-fn from_json(text: &[u8], kind: MessageDescriptor) -> serde_json::Result<DynamicMessage> {
-    // Nothing is the empty message, as in binary.
-    let text = if text.is_empty() { b"{}" } else { text };
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let message = DynamicMessage::deserialize(kind, &mut deserializer)?;
-    deserializer.end()?;
-    Ok(message)
+/// A JSON message in binary.
+pub fn decode(text: &[u8], kind: &MessageDescriptor, limit: usize) -> Result<Vec<u8>, Refused> {
+    from_json(kind, text, limit).map_err(|fault| match fault {
+        Fault::TooLarge => Refused::TooLarge,
+        Fault::Wrong(error) => Refused::Invalid(format!("in its JSON: {error}"), SEND_JSON),
+    })
 }
 
-pub fn to_json(message: &DynamicMessage) -> Result<Vec<u8>, String> {
-    let mut serializer = serde_json::Serializer::with_formatter(Vec::new(), Numbers);
-    let done = message.serialize_with_options(&mut serializer, &SerializeOptions::new());
-    done.map_err(|error| error.to_string())?;
-    Ok(serializer.into_inner())
+/// Whether JSON has a form of its own for a message that is not that of its fields, nor of any JSON.
+pub fn is_written_apart(kind: &MessageDescriptor) -> bool {
+    kind.full_name().strip_prefix("google.protobuf.").is_some_and(|name| {
+        ["Any", "Duration", "FieldMask", "Timestamp"].contains(&name)
+            || name.ends_with("Value") && !["Value", "ListValue", "NullValue"].contains(&name)
+    })
 }
 
-/// Writes whole numbers of a `double` without a fraction, as they were sent.
-struct Numbers;
-
-impl Formatter for Numbers {
-    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        const EXACT: f64 = 9_007_199_254_740_992.0;
-        match value.fract() == 0.0
-            && value.abs() < EXACT
-            && !(value == 0.0 && value.is_sign_negative())
-        {
-            true => write!(writer, "{value:.0}"),
-            false => CompactFormatter.write_f64(writer, value),
-        }
-    }
+/// A path of a field mask, which JSON has in camel case.
+pub fn in_snake_case(path: &str) -> String {
+    let letters = path.chars().flat_map(|letter| {
+        let underscore = letter.is_ascii_uppercase().then_some('_');
+        underscore.into_iter().chain([letter.to_ascii_lowercase()])
+    });
+    letters.collect()
 }
 
-/// The values of a JSON text, or some more.
-fn values(text: &[u8]) -> usize {
-    let (mut values, mut in_string, mut is_escaped) = (0, false, false);
-    for byte in text {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = in_string,
-            b'"' => in_string = !in_string,
-            b',' | b'[' | b'{' if !in_string => values += 1,
-            _ => {}
-        }
-    }
-    values
+/// The bytes of a text in either alphabet, with padding or without.
+pub fn base64(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    const EITHER: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    let standard = |byte: &u8| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        other => *other,
+    };
+    EITHER.decode(text.iter().map(standard).collect::<Vec<_>>())
 }
 
 /// Decompresses a message into at most `limit` bytes.
-pub fn decompressed(message: &[u8], limit: usize) -> Result<Bytes, Refused> {
+pub fn decompressed(message: &[u8], limit: usize) -> Result<Vec<u8>, Refused> {
     let mut whole = Vec::new();
     let read = GzDecoder::new(message).take(limit as u64 + 1).read_to_end(&mut whole);
     match read {
@@ -122,37 +100,9 @@ pub fn decompressed(message: &[u8], limit: usize) -> Result<Bytes, Refused> {
             Err(Refused::Invalid(cause, "Compress it with gzip, or not at all."))
         }
         Ok(_) if whole.len() > limit => Err(Refused::TooLarge),
-        Ok(_) => Ok(whole.into()),
+        Ok(_) => Ok(whole),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use flate2::{Compression, write::GzEncoder};
-
-    use super::*;
-
-    #[test]
-    fn values_are_counted_outside_of_texts() {
-        for (text, expected) in [
-            ("", 0),
-            ("{}", 1),
-            (r#"{"a": [1, 2, 3], "b": "x,[{"}"#, 5),
-            (r#"["\",[\\", "\\", 1]"#, 3),
-        ] {
-            assert_eq!(values(text.as_bytes()), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_decompressed_is_bounded() {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-        encoder.write_all(&[7; 1000]).unwrap();
-        let packed = encoder.finish().unwrap();
-        assert_eq!(decompressed(&packed, 1000).ok().unwrap(), vec![7; 1000]);
-        assert!(matches!(decompressed(&packed, 999), Err(Refused::TooLarge)));
-        assert!(matches!(decompressed(&packed[..9], 1000), Err(Refused::Invalid(..))));
-    }
-}
+mod tests;

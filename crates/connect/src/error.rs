@@ -3,13 +3,13 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use http::StatusCode;
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
+use prost_reflect::DescriptorPool;
 use prost_types::Any;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tonic::{Code, Status};
 
-use crate::codec::to_json;
+use crate::to_json::to_json;
 
 /// `google.rpc.Status`, of which the details are needed.
 #[derive(Message)]
@@ -90,8 +90,11 @@ pub fn error<'s>(status: &'s Status, pool: &DescriptorPool) -> Error<'s> {
 fn detail(any: &Any, pool: &DescriptorPool) -> Detail {
     let kind = any.type_url.rsplit('/').next().unwrap_or_default();
     let known = pool.get_message_by_name(kind);
-    let read = known.and_then(|kind| DynamicMessage::decode(kind, &*any.value).ok());
-    let text = read.and_then(|message| String::from_utf8(to_json(&message).ok()?).ok());
+    let text = known.and_then(|kind| {
+        let mut json = Vec::new();
+        to_json(&kind, &any.value, &mut json).ok()?;
+        String::from_utf8(json).ok()
+    });
     let debug = text.and_then(|text| RawValue::from_string(text).ok());
     Detail { kind: kind.to_owned(), value: STANDARD_NO_PAD.encode(&any.value), debug }
 }

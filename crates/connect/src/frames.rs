@@ -11,13 +11,12 @@ pub const COMPRESSED: u8 = 1;
 /// Of the last message of a stream of Connect.
 pub const END: u8 = 2;
 
-/// A message behind its header.
-pub fn framed(flags: u8, message: &[u8]) -> Bytes {
-    let mut framed = BytesMut::with_capacity(HEADER + message.len());
-    framed.put_u8(flags);
-    framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
-    framed.put_slice(message);
-    framed.freeze()
+/// What is before a message.
+pub fn header(flags: u8, length: usize) -> Bytes {
+    let mut header = BytesMut::with_capacity(HEADER);
+    header.put_u8(flags);
+    header.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    header.freeze()
 }
 
 /// Takes a message and its flags from what has come; `None`: it is not complete.
@@ -48,14 +47,13 @@ impl Pieces {
         Some(HEADER + usize::try_from(length).ok()?)
     }
 
-    /// Takes the first message, and the pieces that it came in.
-    pub fn take(&mut self) -> Option<(Bytes, Vec<Bytes>)> {
+    /// Takes the first message.
+    pub fn take(&mut self) -> Option<Bytes> {
         let have: usize = self.0.iter().map(Bytes::len).sum();
         if have < self.length()? {
             return None;
         }
-        let pieces = std::mem::take(&mut self.0);
-        let mut whole = match &pieces[..] {
+        let mut whole = match &std::mem::take(&mut self.0)[..] {
             [one] => one.clone(),
             several => several.concat().into(),
         };
@@ -63,7 +61,7 @@ impl Pieces {
         if !whole.is_empty() {
             self.0.push(whole);
         }
-        Some((message, pieces))
+        Some(message)
     }
 }
 
@@ -73,15 +71,14 @@ mod tests {
 
     #[test]
     fn messages_come_whole_from_any_pieces() {
-        let sent = [framed(0, b"one"), framed(0, b""), framed(0, b"three")].concat();
+        let sent = ["one", "", "three"]
+            .map(|it| [&header(0, it.len())[..], it.as_bytes()].concat())
+            .concat();
         for size in 1..=sent.len() {
             let (mut pieces, mut taken) = (Pieces::default(), Vec::new());
             for piece in sent.chunks(size) {
                 pieces.push(Bytes::copy_from_slice(piece));
-                while let Some((message, held)) = pieces.take() {
-                    assert!(!held.is_empty());
-                    taken.push(message);
-                }
+                taken.extend(std::iter::from_fn(|| pieces.take()));
             }
             assert_eq!(taken, ["one", "", "three"], "in pieces of {size}");
             assert!(pieces.0.is_empty());

@@ -1,27 +1,32 @@
 //! The [Connect protocol](https://connectrpc.com/docs/protocol/) over any gRPC service: unary calls by POST in JSON and binary, reads by GET,
 //! and server streams.
 //!
-//! [`Connect`] is a service of HTTP in front of a service of gRPC. It turns a request into the one that a gRPC client would send, and the
+//! [`Connect`] stands in front of a service of gRPC. It turns a request into the one that a gRPC client would send, and the
 //! answer back, so that everything between (authentication, limits, logs, deadlines) stands in one place. Messages are converted by
 //! their descriptors.
 
 mod answer;
-mod apart;
 mod call;
 mod codec;
 mod error;
 mod frames;
+mod from_json;
 mod openapi;
 mod request;
 mod service;
+mod to_json;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
+use prost::bytes::Bytes;
 use prost_reflect::DescriptorPool;
 use tonic::Status;
 
 pub use answer::plain;
-pub use apart::apart;
+pub use call::Call;
 pub use openapi::{Title, openapi};
 pub use service::Connect;
 
@@ -55,7 +60,13 @@ pub enum Refused {
 
 /// Charges what a call buffers here. The service gets one with each request, as an extension, and sets what it charges.
 #[derive(Clone, Default)]
-pub struct Meter(Arc<OnceLock<Arc<dyn Charge>>>);
+pub struct Meter(Arc<MeterState>);
+
+#[derive(Default)]
+struct MeterState {
+    charge: OnceLock<Arc<dyn Charge>>,
+    is_refused: AtomicBool,
+}
 
 /// An account of bytes.
 pub trait Charge: Send + Sync {
@@ -71,11 +82,20 @@ pub trait Charge: Send + Sync {
 impl Meter {
     pub fn set(&self, charge: Arc<dyn Charge>) {
         // The first one stays.
-        let _ = self.0.set(charge);
+        let _ = self.0.charge.set(charge);
+    }
+
+    /// The call is refused: what is left of its request is read and kept nowhere.
+    pub fn refuse(&self) {
+        self.0.is_refused.store(true, Relaxed);
+    }
+
+    pub fn is_refused(&self) -> bool {
+        self.0.is_refused.load(Relaxed)
     }
 
     fn get(&self) -> Option<&Arc<dyn Charge>> {
-        self.0.get()
+        self.0.charge.get()
     }
 }
 
@@ -92,6 +112,20 @@ impl Charged {
             self.bytes += bytes;
         }
         Ok(())
+    }
+
+    /// Makes up to `most` bytes, which are charged before.
+    fn making(
+        &mut self,
+        most: usize,
+        options: &Options,
+        make: impl FnOnce() -> Result<Vec<u8>, Refused>,
+    ) -> Result<Bytes, Status> {
+        self.take(most)?;
+        let mut made = make().map_err(options.refusal)?;
+        made.shrink_to_fit();
+        self.give_back(most - made.len().min(most));
+        Ok(made.into())
     }
 
     fn give_back(&mut self, bytes: usize) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::stream;
+use futures_util::{TryStreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use prost::bytes::{Bytes, BytesMut};
@@ -11,11 +11,15 @@ use tonic::{Status, body::Body};
 use crate::{
     Charged, Meter, Options, Refused,
     call::Call,
-    codec::decompressed,
-    frames::{COMPRESSED, HEADER, framed, take},
+    codec::{Codec, decode, decompressed},
+    frames::{COMPRESSED, HEADER, header, take},
 };
 
-/// Reads nothing before the service does, and refuses what is no message in the way of a body that fails.
+/// Bytes of a message for one of its JSON, at most: in a list of any values `0,` becomes 11.
+pub const BINARY_FOR_JSON: usize = 6;
+
+/// Reads nothing before the service does, and refuses what is no message in the way of a body that fails. Of a call that was refused it is
+/// read to its end, kept nowhere and converted to nothing.
 pub fn body(sent: Body, call: Arc<Call>, options: Arc<Options>, meter: Meter) -> Body {
     let message = async move {
         let mut charged = Charged { meter, bytes: 0 };
@@ -23,29 +27,38 @@ pub fn body(sent: Body, call: Arc<Call>, options: Arc<Options>, meter: Meter) ->
             Some(message) => message.clone(),
             None => whole(sent, &options, &mut charged).await?,
         };
-        let message = message(sent, &call, &options, &mut charged).await?;
-        Ok::<_, Status>(Frame::data(framed(0, &message)))
+        if charged.meter.is_refused() {
+            return Ok(Vec::new());
+        }
+        let message = message(sent, &call, &options, &mut charged)?;
+        Ok::<_, Status>(vec![header(0, message.len()), message])
     };
-    Body::new(StreamBody::new(stream::once(message)))
+    let pieces = |pieces: Vec<Bytes>| {
+        stream::iter(pieces.into_iter().map(|it| Ok::<_, Status>(Frame::data(it))))
+    };
+    Body::new(StreamBody::new(stream::once(message).map_ok(pieces).try_flatten()))
 }
 
 /// All that is sent, within the limit.
 async fn whole(mut body: Body, options: &Options, charged: &mut Charged) -> Result<Bytes, Status> {
-    let mut whole = BytesMut::new();
+    let (mut whole, mut read) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
+        read += data.len();
         // An envelope, perhaps.
-        if whole.len() + data.len() > options.message_bytes + HEADER {
+        if read > options.message_bytes + HEADER {
             return Err((options.refusal)(Refused::TooLarge));
         }
-        charged.take(data.len())?;
-        whole.extend_from_slice(&data);
+        if !charged.meter.is_refused() {
+            charged.take(data.len())?;
+            whole.extend_from_slice(&data);
+        }
     }
     Ok(whole.freeze())
 }
 
 /// The message in binary.
-async fn message(
+fn message(
     sent: Bytes,
     call: &Call,
     options: &Options,
@@ -58,19 +71,19 @@ async fn message(
     };
     let limit = options.message_bytes;
     let message = match is_compressed {
-        true => {
-            // It may become as much.
-            charged.take(limit)?;
-            let message = decompressed(&sent, limit).map_err(options.refusal)?;
-            charged.give_back(limit - message.len());
-            message
-        }
+        true => charged.making(limit, options, || decompressed(&sent, limit))?,
         false => sent,
     };
     if message.len() > limit {
         return Err((options.refusal)(Refused::TooLarge));
     }
-    call.codec.decode(message, call.method.input()).await.map_err(options.refusal)
+    match call.codec {
+        Codec::Proto => Ok(message),
+        Codec::Json => {
+            let most = message.len().saturating_mul(BINARY_FOR_JSON).min(limit);
+            charged.making(most, options, || decode(&message, &call.method.input(), limit))
+        }
+    }
 }
 
 /// The message of an envelope, which is the only one, and whether it is compressed.
@@ -159,6 +172,14 @@ mod tests {
 
     /// Reads the body of a call that is sent with gzip; the most that was charged.
     async fn read(plain: &[u8], most: usize) -> (Result<Bytes, Status>, usize) {
+        read_of(plain, most, false).await
+    }
+
+    async fn read_of(
+        plain: &[u8],
+        most: usize,
+        is_refused: bool,
+    ) -> (Result<Bytes, Status>, usize) {
         let pool = pool();
         let method = pool.get_service_by_name("p.S").unwrap().methods().next().unwrap();
         let request = http::Request::post("/p.S/Do")
@@ -172,6 +193,9 @@ mod tests {
         let (meter, account) = (Meter::default(), Account(0.into(), 0.into(), most));
         let account = Arc::new(account);
         meter.set(Arc::clone(&account) as Arc<dyn Charge>);
+        if is_refused {
+            meter.refuse();
+        }
         let body = body(sent, Arc::new(call), Arc::new(options), meter);
         let read = body.collect().await.map(http_body_util::Collected::to_bytes);
         assert_eq!(account.0.load(Relaxed), 0, "all of it is given back");
@@ -187,5 +211,11 @@ mod tests {
         assert_eq!(refused.unwrap_err().message(), "full");
         let (refused, _) = self::read(&[7; LIMIT + 1], 10 * LIMIT).await;
         assert_eq!(refused.unwrap_err().message(), "too large");
+    }
+
+    #[tokio::test]
+    async fn of_a_call_that_was_refused_nothing_is_kept_or_converted() {
+        let (read, charged) = read_of(b"no message", LIMIT, true).await;
+        assert_eq!((read.unwrap().len(), charged), (0, 0));
     }
 }

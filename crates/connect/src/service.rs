@@ -1,12 +1,6 @@
 //! The service of HTTP in front of one of gRPC.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    future::ready,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 use http::{Request, Response, StatusCode, request::Parts};
 use prost_reflect::MethodDescriptor;
@@ -45,8 +39,8 @@ impl<S> Connect<S> {
         Connect { inner, options, methods }
     }
 
-    /// What a request calls, or the answer to it.
-    fn call_of(&self, parts: &Parts) -> Result<Call, Box<Response<Body>>> {
+    /// What a request calls, or the answer to it. Of a call that is not passed on, the rest of the request is still to be read.
+    pub fn read(&self, parts: &Parts) -> Result<Call, Box<Response<Body>>> {
         let Some(method) = self.methods.get(parts.uri.path()) else {
             let text =
                 "No method of the contract has this path. Paths are /PACKAGE.SERVICE/METHOD.";
@@ -66,28 +60,23 @@ impl<S> Connect<S> {
     }
 }
 
-impl<S, B> Service<Request<B>> for Connect<S>
+impl<S> Connect<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
-    B: codegen::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<StdError>,
 {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Response<Body>, Infallible>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (mut parts, body) = request.into_parts();
-        let call = match self.call_of(&parts) {
-            Ok(call) => Arc::new(call),
-            Err(refusal) => return Box::pin(ready(Ok(*refusal))),
-        };
-        let (options, meter) = (Arc::clone(&self.options), Meter::default());
+    /// Passes a call on, and its answer back.
+    pub fn pass<B>(
+        &mut self,
+        call: Call,
+        mut parts: Parts,
+        body: B,
+    ) -> BoxFuture<Response<Body>, Infallible>
+    where
+        B: codegen::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError>,
+    {
+        let (call, options, meter) = (Arc::new(call), Arc::clone(&self.options), Meter::default());
         call.to_grpc(&mut parts);
         parts.extensions.insert(meter.clone());
         let body =

@@ -21,6 +21,14 @@ use super::*;
 use crate::access::{Identity, Principal};
 use crate::server::connections::http;
 
+#[tokio::test]
+async fn a_message_of_a_refused_call_is_not_converted() {
+    let (meter, mut request) = (Meter::default(), Request::new(Body::empty()));
+    request.extensions_mut().insert(meter.clone());
+    after_rest(request, Response::new(Body::empty())).await;
+    assert!(meter.is_refused());
+}
+
 #[test]
 fn a_caller_leaves_permits_to_others() {
     let admission = Admission::default();

@@ -86,7 +86,7 @@ fn begun(
         caller,
         Arc::default(),
         Arc::default(),
-        true,
+        Way::Grpc,
     );
     let watcher = GracefulShutdown::new().watcher();
     (connection(server, dispatch, None, phase.subscribe(), watcher), client, phase)

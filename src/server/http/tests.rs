@@ -33,6 +33,7 @@ fn a_name_that_leads_here_without_being_meant_is_refused() {
     for (host, on_loopback, beyond) in [
         ("localhost", true, true),
         ("LOCALHOST", true, true),
+        ("localhost.", true, true),
         ("127.0.0.1", true, true),
         ("sessions.example", true, true),
         ("127.0.0.2", false, true),
@@ -53,10 +54,14 @@ fn a_name_that_leads_here_without_being_meant_is_refused() {
         ("127.0.0.1", true),
         ("evil.example:8380", false),
         ("a b", false),
+        ("localhost..", false),
     ] {
         assert_eq!(shared.is_meant(&request(&[(HOST, host)])), is_meant, "{host}");
     }
     assert!(!shared.is_meant(&request(&[])), "HTTP/1.0 names none");
+    let mut twice = request(&[(HOST, "localhost")]);
+    twice.headers_mut().append(HOST, HeaderValue::from_static("evil.example"));
+    assert!(!shared.is_meant(&twice));
 }
 
 #[test]
@@ -73,6 +78,8 @@ fn only_pages_of_this_server_and_of_those_that_are_named_may_call() {
     for foreign in [
         "null",
         "http://localhost",
+        "gopher://localhost:8380",
+        "localhost:8380",
         "http://localhost:8381",
         "http://app.example",
         "https://app.example.evil",

@@ -88,10 +88,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 let body = Full::from(body.collect().await?.to_bytes());
                 let kind = parts.headers.get("content-type").map(|it| it.as_bytes());
                 let is_web = kind.is_some_and(|it| it.starts_with(b"application/grpc-web"));
-                let request = http::Request::from_parts(parts, body);
-                let Ok(answer) = match is_web {
-                    true => web.call(request).await,
-                    false => connect.call(request).await,
+                if is_web {
+                    let Ok(answer) = web.call(http::Request::from_parts(parts, body)).await;
+                    return Ok(answer);
+                }
+                let Ok(answer) = match connect.read(&parts) {
+                    Ok(call) => connect.pass(call, parts, body).await,
+                    Err(refusal) => Ok(*refusal),
                 };
                 Ok::<_, hyper::Error>(answer)
             }
