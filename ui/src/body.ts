@@ -1,6 +1,7 @@
 /** Reads the body of an event, in the forms of all ADKs (docs/bodies.md). */
 
-import {Raw, isObject, tryJson, writeJson, type Json, type JsonObject} from './json.js';
+import type {Event} from './contract.js';
+import {Raw, objectOf, tryJson, writeJson, type Json, type JsonObject} from './json.js';
 
 export interface Call {
   id: string;
@@ -36,13 +37,15 @@ const OPAQUE = new Set([
 ]);
 /** Members that say what a body without ADK's members says. */
 const TEXTS = ['text', 'message', 'content'];
+/** How many events a result may be away from its call. */
+const REACH = 40;
 
 /** The JSON with ADK's names in camelCase. Of two spellings, the canonical one counts. */
 export function camelCase(json: Json): Json {
   if (Array.isArray(json)) {
     return json.map(camelCase);
   }
-  if (!isObject(json)) {
+  if (!(json instanceof Map)) {
     return json;
   }
   const renamed: JsonObject = new Map();
@@ -57,7 +60,7 @@ export function camelCase(json: Json): Json {
 
 /** Reads a body. Never fails: what it cannot read is left to the raw JSON. */
 export function readBody(text: string | undefined): Body {
-  const body = objectOf(camelCase(tryJson(text || '{}') ?? null));
+  const body = objectOf(camelCase(tryJson(text) ?? null));
   const actions = objectOf(body.get('actions'));
   const long = new Set(listAt(body, 'longRunningToolIds').map(textOf));
   const content = listAt(objectOf(body.get('content')), 'parts');
@@ -87,23 +90,20 @@ function readPart(part: Json, long: Set<string>): Part {
   }
   // ADK for Rust writes the members of a part without one around them.
   const call = json.has('name') && json.has('args') ? json : json.get('functionCall');
-  if (isObject(call)) {
+  if (call instanceof Map) {
     const [id, args] = [textAt(call, 'id'), call.get('args') ?? new Map<string, Json>()];
     return {kind: 'call', id, name: textAt(call, 'name'), args, isLong: long.has(id)};
   }
   const result = json.get('functionResponse');
-  if (isObject(result)) {
+  if (result instanceof Map) {
     const id = textAt(result, 'id') || textAt(json, 'id');
-    return {kind: 'result', id, name: textAt(result, 'name'), response: responseOf(result)};
+    const response = result.get('response') ?? null;
+    // ADK for Python writes a value that is no object as {"result": value}.
+    const [only] = response instanceof Map && response.size === 1 ? response : [];
+    const value = only?.[0] === 'result' ? only[1] : response;
+    return {kind: 'result', id, name: textAt(result, 'name'), response: value};
   }
   return readFile(json) ?? {kind: 'other', json: part};
-}
-
-function responseOf(result: JsonObject): Json {
-  const response = result.get('response') ?? null;
-  // ADK for Python wraps what is no object in this way.
-  const [only] = isObject(response) && response.size === 1 ? response : [];
-  return only?.[0] === 'result' ? only[1] : response;
 }
 
 function readFile(json: JsonObject): Part | undefined {
@@ -127,31 +127,28 @@ function summariesOf(body: JsonObject, actions: JsonObject): Part[] {
   const parts = listAt(objectOf(content), 'parts').map(part => readPart(part, new Set()));
   const texts = parts.map(part => ('text' in part ? part.text : ''));
   const own = body.get('isCompacted') === true ? textAt(body, 'compactedContent') : '';
-  const isSaid = (text: string) => text !== '';
-  return [...texts, own].filter(isSaid).map(text => ({kind: 'text', text: `Summary: ${text}`}));
+  return [...texts, own].filter(Boolean).map(text => ({kind: 'text', text: `Summary: ${text}`}));
 }
 
 function factsOf(body: JsonObject, actions: JsonObject): string[] {
-  const routes = [...['route', 'routes'].flatMap(name => [actions.get(name), body.get(name)])];
+  const routes = ['route', 'routes'].flatMap(name => [actions.get(name), body.get(name)]);
   const route = routes.find(value => value !== undefined && value !== null);
   // ADK for Rust writes `MaxTokens`.
-  const finish = textAt(body, 'finishReason')
-    .replace(/(?<=[a-z])(?=[A-Z])/g, '_')
-    .toUpperCase();
+  const finish = textAt(body, 'finishReason').replace(/(?<=[a-z])(?=[A-Z])/g, '_');
   const tokens = textAt(objectOf(body.get('usageMetadata')), 'totalTokenCount');
-  const facts: [string, string][] = [
+  const facts = [
     ['transfers to', textAt(actions, 'transferToAgent')],
     ['route', Array.isArray(route) ? route.map(textOf).join(', ') : textOf(route)],
-    ...[...objectOf(actions.get('artifactDelta'))].map(([name, version]): [string, string] => {
+    ...[...objectOf(actions.get('artifactDelta'))].map(([name, version]) => {
       return ['artifact', `${name} v${textOf(version)}`];
     }),
-    ['finished by', finish === 'STOP' ? '' : finish],
+    ['finished by', finish.toUpperCase().replace(/^STOP$/, '')],
     ['', actions.get('escalate') === true ? 'escalates' : ''],
     ['', body.get('interrupted') === true ? 'interrupted' : ''],
     ['', tokens && `${tokens} tokens`],
     ['', textAt(body, 'modelVersion')],
   ];
-  return facts.filter(([, value]) => value).map(([name, value]) => `${name} ${value}`.trim());
+  return facts.filter(([, value]) => value).map(fact => fact.join(' ').trim());
 }
 
 /** The first words of a body, for a list. */
@@ -160,24 +157,60 @@ export function summaryOf({parts, error}: Body): string {
     switch (part.kind) {
       case 'text':
         return part.text;
-      case 'thought':
-        return '';
       case 'call':
         return `${part.name}(…)`;
       case 'result':
         return `${part.name} → ${writeJson(part.response).slice(0, 200)}`;
-      case 'data':
-      case 'file':
-        return part.mimeType;
       case 'other':
         return writeJson(part.json).slice(0, 200);
+      default:
+        return 'mimeType' in part ? part.mimeType : '';
     }
   });
   return texts.find(Boolean) || error;
 }
 
-export function objectOf(json: Json | undefined): JsonObject {
-  return isObject(json) ? json : new Map<string, Json>();
+const bodies = new WeakMap<Event, Body>();
+
+/** The body of an event that is shown again and again. */
+export function bodyOf(event: Event): Body {
+  const body = bodies.get(event) ?? readBody(event.bodyJson);
+  bodies.set(event, body);
+  return body;
+}
+
+/** Events by sequence, as far as they are at hand. */
+type Events = {get(sequence: number): Event | undefined};
+
+/** The result of a call, in the events behind it. */
+export function resultOf(events: Events, from: number, call: Call) {
+  return near(events, from, 1, part => part.kind === 'result' && part, call);
+}
+
+/** The call that a result belongs to, in the events before it. */
+export function callOf(events: Events, from: number, result: Result) {
+  return near(events, from, -1, part => part.kind === 'call' && part, result);
+}
+
+/** The nearest part with the same id. Older ADKs have none: the name counts in an invocation. */
+function near<T extends Call | Result>(
+  events: Events,
+  from: number,
+  step: 1 | -1,
+  select: (part: Part) => T | false,
+  {id, name}: Call | Result,
+) {
+  const invocation = events.get(from)?.invocationId;
+  for (let sequence = from; Math.abs(sequence - from) <= REACH; sequence += step) {
+    const event = events.get(sequence);
+    for (const part of event ? bodyOf(event).parts.map(select) : []) {
+      const isSame = part && part.name === name && event?.invocationId === invocation;
+      if (part && (id || part.id ? part.id === id : isSame)) {
+        return {part, sequence};
+      }
+    }
+  }
+  return undefined;
 }
 
 function listAt(json: JsonObject, name: string): Json[] {
@@ -186,7 +219,7 @@ function listAt(json: JsonObject, name: string): Json[] {
 }
 
 function textAt(json: Json, name: string): string {
-  return isObject(json) ? textOf(json.get(name)) : '';
+  return json instanceof Map ? textOf(json.get(name)) : '';
 }
 
 function textOf(json: Json | undefined): string {

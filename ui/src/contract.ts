@@ -1,9 +1,10 @@
-/** The calls of the contract that the page makes, with the JSON of their messages. */
+/** The calls of the contract, with the JSON of their messages. */
 
-import type * as admin from './gen/sessiond/v1/admin_service_pb.js';
-import type * as event from './gen/sessiond/v1/event_service_pb.js';
-import type * as session from './gen/sessiond/v1/session_service_pb.js';
-import type * as state from './gen/sessiond/v1/state_service_pb.js';
+import type {DescMessage, MessageJsonType} from '@bufbuild/protobuf';
+import type {AdminService} from './gen/sessiond/v1/admin_service_pb.js';
+import type {EventService} from './gen/sessiond/v1/event_service_pb.js';
+import type {SessionService} from './gen/sessiond/v1/session_service_pb.js';
+import type {StateService} from './gen/sessiond/v1/state_service_pb.js';
 
 export type {KeyChangeJson as KeyChange} from './gen/sessiond/v1/state_service_pb.js';
 export type {
@@ -16,35 +17,21 @@ export type {
   WatchResponseJson as WatchResponse,
 } from './gen/sessiond/v1/watch_service_pb.js';
 
+type Methods = Record<string, {input: DescMessage; output: DescMessage}>;
+type CallsOf<Service extends string, M extends Methods> = {
+  [Name in keyof M & string as `${Service}/${Capitalize<Name>}`]: [
+    MessageJsonType<M[Name]['input']>,
+    MessageJsonType<M[Name]['output']>,
+  ];
+};
+
 /** Request and response of each unary call. */
-export interface Calls {
-  'AdminService/GetServerInfo': [object, Record<string, unknown>];
-  'AdminService/ListApplications': [
-    admin.ListApplicationsRequestJson,
-    admin.ListApplicationsResponseJson,
-  ];
-  'AdminService/ListUsers': [admin.ListUsersRequestJson, admin.ListUsersResponseJson];
-  'EventService/BatchGetEvents': [
-    event.BatchGetEventsRequestJson,
-    event.BatchGetEventsResponseJson,
-  ];
-  'EventService/ListEvents': [event.ListEventsRequestJson, event.ListEventsResponseJson];
-  'SessionService/DeleteSession': [session.DeleteSessionRequestJson, object];
-  'SessionService/ForkSession': [session.ForkSessionRequestJson, session.ForkSessionResponseJson];
-  'SessionService/GetSession': [session.GetSessionRequestJson, session.GetSessionResponseJson];
-  'SessionService/ListSessions': [
-    session.ListSessionsRequestJson,
-    session.ListSessionsResponseJson,
-  ];
-  'SessionService/RewindSession': [session.RewindSessionRequestJson, object];
-  'StateService/EndInvocation': [state.EndInvocationRequestJson, object];
-  'StateService/GetState': [state.GetStateRequestJson, state.GetStateResponseJson];
-  'StateService/ListKeyChanges': [
-    state.ListKeyChangesRequestJson,
-    state.ListKeyChangesResponseJson,
-  ];
-  'StateService/UpdateState': [state.UpdateStateRequestJson, object];
-}
+export type Calls = CallsOf<'AdminService', (typeof AdminService)['method']> &
+  CallsOf<'EventService', (typeof EventService)['method']> &
+  CallsOf<'SessionService', (typeof SessionService)['method']> &
+  CallsOf<'StateService', (typeof StateService)['method']> & {
+    'AdminService/GetServerInfo': [object, Record<string, unknown>];
+  };
 
 /** The full address of a session. */
 export interface Address {

@@ -14,54 +14,40 @@ export type JsonObject = Map<string, Json>;
 
 /** The server takes 100 levels. JSON text within texts may have more, and is then shown as text. */
 const MAX_DEPTH = 200;
-const TOKEN = /[{}[\],:]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}[\],:"]+/y;
-const SPACE = /\s*/y;
+/** What a text of JSON is made of, without commas, colons and white space. */
+const TOKENS = /[{}[\]]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}[\],:"]+/g;
 
 /** Parses JSON text. Of members with the same name, the last one counts. Throws a SyntaxError. */
 export function parseJson(text: string): Json {
-  // It checks the text, so that the reader below need not.
+  // It throws if the text is no JSON, so that the reader below need not check it.
   JSON.parse(text);
-  let at = 0;
-  const take = (pattern: RegExp) => {
-    pattern.lastIndex = at;
-    const found = pattern.exec(text)?.[0] ?? '';
-    at += found.length;
-    return found;
-  };
-  const next = () => {
-    take(SPACE);
-    return take(TOKEN);
-  };
-  const value = (token: string, depth: number): Json => {
+  const tokens = text.matchAll(TOKENS);
+  const next = () => (tokens.next().value as RegExpExecArray)[0];
+  const read = (token: string, depth: number): Json => {
     if (depth > MAX_DEPTH) {
       throw new SyntaxError(`JSON may have ${MAX_DEPTH} levels.`);
     }
     if (token === '[') {
       const list: Json[] = [];
       for (let item = next(); item !== ']'; item = next()) {
-        if (item !== ',') {
-          list.push(value(item, depth + 1));
-        }
+        list.push(read(item, depth + 1));
       }
       return list;
     }
     if (token === '{') {
       const object: JsonObject = new Map();
       for (let name = next(); name !== '}'; name = next()) {
-        if (name !== ',') {
-          next();
-          object.set(JSON.parse(name) as string, value(next(), depth + 1));
-        }
+        object.set(JSON.parse(name) as string, read(next(), depth + 1));
       }
       return object;
     }
     return /^[-\d]/.test(token) ? new Raw(token) : (JSON.parse(token) as Json);
   };
-  return value(next(), 0);
+  return read(next(), 0);
 }
 
 /** The value of a text, or `undefined` if it is no JSON. */
-export function tryJson(text: string): Json | undefined {
+export function tryJson(text = ''): Json | undefined {
   try {
     return parseJson(text);
   } catch {
@@ -94,8 +80,15 @@ export function toJson(value: unknown): Json {
   return parseJson(JSON.stringify(value));
 }
 
-export function isObject(json: Json | undefined): json is JsonObject {
-  return json instanceof Map;
+export type Member = [string, Json | undefined];
+
+/** An object of the members that have a value. */
+export function object(members: Member[]): JsonObject {
+  return new Map(members.filter((it): it is [string, Json] => it[1] !== undefined));
+}
+
+export function objectOf(json: Json | undefined): JsonObject {
+  return json instanceof Map ? json : new Map<string, Json>();
 }
 
 /** Whether two values have the same text but for white space. */

@@ -2,15 +2,16 @@
  * The events of a session that are at hand. Others are fetched as they come into view, and dropped
  * when they are far from it: a session may have 100,000.
  *
- * Sequences are dense, so any range can be fetched by itself.
+ * Sequences are dense, so any range can be fetched by itself, and events that an answer lacks are
+ * hidden by a rewind.
  */
 
 import {signal} from '@preact/signals';
-import {TEXT, call, isAbort, messageOf} from './api.js';
+import {TEXT, attempt, call, pages} from './api.js';
 import type {Address, Event} from './contract.js';
 
 const PAGE_SIZE = 60;
-/** Fetched beyond what is seen. */
+/** This many events are fetched before and after those that are seen. */
 const MARGIN = 20;
 const MAX_EVENTS = 3000;
 const MAX_CHARACTERS = 48 << 20;
@@ -29,10 +30,9 @@ export class EventLog {
   readonly error = signal('');
   showsRewound = false;
   #events = new Map<number, Event>();
-  #characters = 0;
   #seen: [number, number] = [1, 1];
-  #abort = new AbortController();
-  #isFetching = false;
+  /** Stops the fetch that is under way. */
+  #abort: AbortController | undefined;
 
   constructor(
     readonly address: Address,
@@ -52,49 +52,37 @@ export class EventLog {
   /** Fetches what is missing of a range. */
   see(first: number, last: number): void {
     this.#seen = [first, last];
-    if (!this.#isFetching) {
-      this.#isFetching = true;
-      void this.#fetchSeen().finally(() => (this.#isFetching = false));
+    if (!this.#abort) {
+      const abort = new AbortController();
+      this.#abort = abort;
+      void attempt(this.error, () => this.#fetchSeen(abort.signal)).then(() => {
+        this.#abort = this.#abort === abort ? undefined : this.#abort;
+      });
     }
   }
 
   /** Adds an event that a watch has brought. */
   put(event: Event): void {
-    if (event.rewindToSequence !== undefined) {
+    if (event.rewindToSequence === undefined) {
+      this.#add([event]);
+    } else {
       // It hides some events, and may bring others back.
       this.clear();
     }
-    this.#store(event);
-    this.#evict();
-    this.version.value += 1;
   }
 
+  /** Forgets all events, and stops a fetch, which may bring what is no longer so. */
   clear(): void {
+    this.#abort?.abort();
+    this.#abort = undefined;
     this.#events.clear();
-    this.#characters = 0;
     this.runs.value = [];
     this.version.value += 1;
   }
 
-  close(): void {
-    this.#abort.abort();
-  }
-
-  async #fetchSeen(): Promise<void> {
-    try {
-      for (let from = this.#firstMissing(); from; from = this.#firstMissing()) {
-        const events = await this.#list(from - 1, PAGE_SIZE, true);
-        events.forEach(event => this.#store(event));
-        await this.#noteHidden(events);
-        this.#evict();
-        this.error.value = '';
-        this.version.value += 1;
-        if (events.length === 0) {
-          return;
-        }
-      }
-    } catch (error) {
-      this.error.value = isAbort(error) ? '' : messageOf(error);
+  async #fetchSeen(abort: AbortSignal): Promise<void> {
+    for (let from = this.#firstMissing(); from; from = this.#firstMissing()) {
+      await this.#fetch(from, abort);
     }
   }
 
@@ -111,72 +99,64 @@ export class EventLog {
     return undefined;
   }
 
-  async #list(after: number, pageSize: number, includeRewound: boolean): Promise<Event[]> {
-    const selection = {afterSequence: String(after), includeRewound};
-    const request = {key: this.address, pageSize, selection, ...TEXT};
-    for (let pageToken = ''; ;) {
-      const page = await call(
-        'EventService/ListEvents',
-        {...request, pageToken},
-        this.#abort.signal,
-      );
-      pageToken = page.nextPageToken ?? '';
-      if (page.events?.length || !pageToken) {
-        return page.events ?? [];
+  /** Fetches some events from a sequence on. */
+  async #fetch(from: number, abort: AbortSignal): Promise<void> {
+    const last = this.last();
+    const selection = {afterSequence: String(from - 1), includeRewound: this.showsRewound};
+    const request = {key: this.address, pageSize: PAGE_SIZE, selection, ...TEXT};
+    for await (const page of pages('EventService/ListEvents', request, abort)) {
+      const {events = [], nextPageToken} = page;
+      const first = Number(events[0]?.sequence ?? (nextPageToken ? from : last + 1));
+      if (first > from) {
+        this.#hide(await this.#firstHidden(from, first - 1, abort), first - 1);
+      }
+      let next = first;
+      for (const event of events) {
+        this.#hide(next, Number(event.sequence) - 1);
+        next = Number(event.sequence) + 1;
+      }
+      this.#add(events);
+      if (!nextPageToken) {
+        this.#hide(next, last);
+      }
+      if (!nextPageToken || events.length > 0) {
+        return;
       }
     }
   }
 
-  /** Finds the runs that these events belong to. */
-  async #noteHidden(events: Event[]): Promise<void> {
-    for (const event of this.showsRewound ? [] : [...events].reverse()) {
-      const sequence = Number(event.sequence);
-      if (!event.rewound || this.runOf(sequence)) {
-        continue;
-      }
-      let first = Number(event.rewindToSequence ?? sequence - 1) + 1;
-      let last = await this.#lastHidden(first);
-      if (last < sequence) {
-        // A later rewind has brought some of them back.
-        first = sequence;
-        last = await this.#lastHidden(first);
-      }
-      const others = this.runs.value.filter(run => run.last < first || run.first > last);
-      this.runs.value = [...others, {first, last}];
+  /** The first event of a hidden run, which may be before those that are fetched. */
+  async #firstHidden(from: number, last: number, abort: AbortSignal): Promise<number> {
+    if (from === 1 || this.get(from - 1) || this.runOf(from - 1)) {
+      return from;
+    }
+    const request = {key: this.address, refs: [{sequence: String(last)}]};
+    const {events} = await call('EventService/BatchGetEvents', request, abort);
+    return Math.min(from, Number(events?.[0]?.rewindToSequence ?? from) + 1);
+  }
+
+  #hide(first: number, last: number): void {
+    if (first <= last) {
+      const isApart = (run: HiddenRun) => run.last < first - 1 || last + 1 < run.first;
+      const met = [{first, last}, ...this.runs.value.filter(run => !isApart(run))];
+      const [start, end] = [met.map(run => run.first), met.map(run => run.last)];
+      const whole = {first: Math.min(...start), last: Math.max(...end)};
+      this.runs.value = [...this.runs.value.filter(isApart), whole];
     }
   }
 
-  /** The event before the next one that is not hidden. */
-  async #lastHidden(first: number): Promise<number> {
-    const [next] = await this.#list(first - 1, 1, false);
-    return next ? Number(next.sequence) - 1 : this.last();
-  }
-
-  #store(event: Event): void {
-    const sequence = Number(event.sequence);
-    this.#characters += lengthOf(event) - lengthOf(this.#events.get(sequence));
-    this.#events.set(sequence, event);
-  }
-
-  /** Drops the events that are farthest from what is seen, half of them at once. */
-  #evict(): void {
-    const isBeyond = (part: number) =>
-      this.#events.size > MAX_EVENTS * part || this.#characters > MAX_CHARACTERS * part;
-    if (!isBeyond(1)) {
-      return;
+  /** Keeps only what is near what is seen if all of it is too much. */
+  #add(events: Event[]): void {
+    events.forEach(event => this.#events.set(Number(event.sequence), event));
+    let characters = 0;
+    for (const {bodyJson = '', stateDelta} of this.#events.values()) {
+      characters += bodyJson.length + (stateDelta?.setJson?.length ?? 0);
     }
-    const [first, last] = this.#seen;
-    const distance = (sequence: number) => Math.max(first - sequence, sequence - last);
-    const far = [...this.#events.keys()].filter(sequence => distance(sequence) > MARGIN);
-    for (const sequence of far.sort((a, b) => distance(b) - distance(a))) {
-      if (isBeyond(0.5)) {
-        this.#characters -= lengthOf(this.#events.get(sequence));
-        this.#events.delete(sequence);
-      }
+    if (this.#events.size > MAX_EVENTS || characters > MAX_CHARACTERS) {
+      const [first, last] = this.#seen;
+      const isNear = (at: number) => first - MARGIN <= at && at <= last + MARGIN;
+      this.#events = new Map([...this.#events].filter(([at]) => isNear(at)));
     }
+    this.version.value += 1;
   }
-}
-
-function lengthOf(event: Event | undefined): number {
-  return (event?.bodyJson?.length ?? 0) + (event?.stateDelta?.setJson?.length ?? 0);
 }

@@ -8,20 +8,17 @@ import {go, href, parseRoute, route, routeTo, type Route} from './route.js';
 import {plain} from './text.js';
 import {ApplicationsView, UsersView} from './views/applications.js';
 import {Button, shown, tag} from './views/common.js';
-import {ServerCorner} from './views/server.js';
+import {ServerCorner, TokenForm, signOut} from './views/server.js';
 import {SessionView} from './views/session.js';
 import {SessionsView} from './views/sessions.js';
-import {SharedStateView} from './views/shared.js';
-import {TokenForm, signOut} from './views/token.js';
-
-const SCHEME = 'sessiond-color-scheme';
+import {SharedState} from './views/state.js';
 
 function App() {
   const to = route.value;
-  // A session that is deleted and created anew is another one.
+  // Rises when the view is to be made anew, as after a session was deleted and created again.
   const life = useSignal(0);
   const {view, appName, userId, sessionId} = to;
-  // Views with another key are other views. Within one, its route may change.
+  // Another key makes a new view. With the same one, the view stays and gets the new route.
   const key = view === 'sessions' ? href(to) : JSON.stringify([view, appName, userId, sessionId]);
   const name = sessionId || appName;
   useEffect(() => {
@@ -35,10 +32,12 @@ function App() {
         <a class="brand" href="#/">
           sessiond
         </a>
-        <Crumbs {...to} />
+        <nav class="crumbs" aria-label="Place">
+          {appName && <a href={href(routeTo('sessions', appName))}>{shown(appName, 60)}</a>}
+          {userId && <a href={href(routeTo('sessions', appName, userId))}>{shown(userId, 60)}</a>}
+        </nav>
         {isReadOnly.value && tag('read-only')}
         <ServerCorner key={token.value} />
-        <SchemeButton />
         {isSignedIn && <Button label="Sign out" run={signOut} />}
       </header>
       <main>
@@ -58,19 +57,11 @@ function View({to, reload}: {to: Route; reload: () => void}) {
   return (
     <>
       <ApplicationHead {...to} />
-      {to.view === 'sessions' && <SessionsView route={to} />}
+      {to.view === 'sessions' && <SessionsView {...{route: to, reload}} />}
       {to.view === 'users' && <UsersView appName={to.appName} />}
-      {to.view === 'state' && <SharedStateView route={to} />}
+      {to.view === 'state' && <SharedState route={to} />}
     </>
   );
-}
-
-function Crumbs({appName, userId}: Route) {
-  const links = [
-    appName && <a href={href(routeTo('sessions', appName))}>{shown(appName, 60)}</a>,
-    userId && <a href={href(routeTo('sessions', appName, userId))}>{shown(userId, 60)}</a>,
-  ];
-  return <nav {...{class: 'crumbs', 'aria-label': 'Place'}}>{links}</nav>;
 }
 
 function ApplicationHead({view, appName, userId}: Route) {
@@ -79,33 +70,26 @@ function ApplicationHead({view, appName, userId}: Route) {
     ['Users', routeTo('users', appName)],
     ['State', routeTo('state', appName, userId)],
   ];
-  const links = tabs.map(([name, to]) => {
-    const current = to.view === view ? 'page' : undefined;
-    return <a {...{href: href(to), 'aria-current': current}}>{name}</a>;
-  });
   return (
     <div class="application-head">
       <h1>{shown(userId || appName)}</h1>
-      <nav {...{class: 'tabs', 'aria-label': 'Views of the application'}}>{links}</nav>
+      <nav class="tabs" aria-label="Views of the application">
+        {tabs.map(([name, to]) => (
+          <a {...{href: href(to), 'aria-current': to.view === view ? 'page' : undefined}}>{name}</a>
+        ))}
+      </nav>
     </div>
   );
 }
 
-/** Dark, light, or as the system has it. */
-function SchemeButton() {
-  const scheme = useSignal(localStorage.getItem(SCHEME) ?? '');
-  useEffect(() => {
-    document.documentElement.style.colorScheme = scheme.value || 'light dark';
-    localStorage.setItem(SCHEME, scheme.value);
-  }, [scheme.value]);
-  const next = {'': 'dark', dark: 'light'}[scheme.value] ?? '';
-  const label = {dark: '☾', light: '☀'}[scheme.value] ?? '◐';
-  const title = `Colors: ${scheme.value || 'of the system'}`;
-  return <Button {...{label, title}} run={() => (scheme.value = next)} />;
+/** Reads the address, also when it was edited in an open page. */
+function arrive() {
+  takeToken();
+  go(parseRoute(location.hash), true);
 }
 
-takeToken();
-go(parseRoute(location.hash), true);
+arrive();
+addEventListener('hashchange', arrive);
 const root = document.getElementById('app') as HTMLElement;
 void loadSettings()
   .catch(() => undefined)

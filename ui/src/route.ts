@@ -24,6 +24,7 @@ export interface Route extends Address {
 }
 
 const VIEWS = ['applications', 'sessions', 'users', 'state', 'session'];
+const VALUES = ['at', 'base', 'event', 'find', 'key', 'oldestFirst', 'rewound'] as const;
 
 const fragment = signal(location.hash);
 export const route = computed(() => parseRoute(fragment.value));
@@ -37,10 +38,17 @@ export function routeTo(view: View, appName = '', userId = '', sessionId = ''): 
   return {...{view, appName, userId, sessionId}, labels: [], oldestFirst: false, rewound: false};
 }
 
+/** A session as of an event; without one, now. */
+export function toSession(key: Partial<Address> = {}, at?: number): Route {
+  return {...routeTo('session'), ...key, at};
+}
+
 /** Shows a route. `replace` leaves no entry for Back. */
 export function go(to: Route, replace = false): void {
   if (replace) {
-    history.replaceState(history.state, '', href(to));
+    // A place is kept only while the view is the same.
+    const isSame = to.view === route.peek().view;
+    history.replaceState(isSame ? history.state : null, '', href(to));
   } else {
     history.pushState(null, '', href(to));
   }
@@ -58,17 +66,11 @@ export function savedPlace<T>(): T | undefined {
 
 export function href(to: Route): string {
   const path = [to.view, to.appName, to.userId, to.sessionId].map(encodeURIComponent).join('/');
-  const {at, base, event, find, key} = to;
-  const values = {at, base, event, find, key};
   const query = new URLSearchParams(to.labels.map(label => ['label', label]));
-  for (const [name, value] of Object.entries(values)) {
-    if (value !== undefined) {
-      query.set(name, String(value));
-    }
-  }
-  for (const name of ['oldestFirst', 'rewound'] as const) {
-    if (to[name]) {
-      query.set(name, '');
+  for (const name of VALUES) {
+    const value = to[name] ?? false;
+    if (value !== false) {
+      query.set(name, value === true ? '' : String(value));
     }
   }
   return `#/${path.replace(/\/+$/, '')}${query.size > 0 ? `?${query.toString()}` : ''}`;
@@ -76,13 +78,12 @@ export function href(to: Route): string {
 
 export function parseRoute(hash: string): Route {
   const [, path = '', search = ''] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash) ?? [];
-  const [view = '', ...ids] = path.split('/').map(decode);
+  const [view = '', appName, userId, sessionId] = path.split('/').map(decode);
   const query = new URLSearchParams(search);
+  const text = (name: string) => query.get(name) ?? undefined;
   const number = (name: string) => {
-    const text = query.get(name) ?? '';
-    return /^\d{1,15}$/.test(text) ? Number(text) : undefined;
+    return /^\d{1,15}$/.test(text(name) ?? '') ? Number(text(name)) : undefined;
   };
-  const [appName, userId, sessionId] = ids;
   const isWhole = view === 'session' ? appName && userId && sessionId : appName;
   if (!VIEWS.includes(view) || !isWhole) {
     return routeTo('applications');
@@ -90,16 +91,14 @@ export function parseRoute(hash: string): Route {
   return {
     ...routeTo(view as View, appName, userId, sessionId),
     labels: query.getAll('label').filter(label => label.includes('=')),
-    oldestFirst: query.has('oldestFirst'),
-    rewound: query.has('rewound'),
+    ...{oldestFirst: query.has('oldestFirst'), rewound: query.has('rewound')},
     ...{at: number('at'), base: number('base')},
-    event: query.get('event') ?? undefined,
-    find: query.get('find') ?? undefined,
-    key: query.get('key') ?? undefined,
+    ...{event: text('event'), find: text('find'), key: text('key')},
   };
 }
 
-function decode(text: string): string {
+/** The text of a part of an address, also of one that is written wrongly. */
+export function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {

@@ -1,35 +1,38 @@
 /** An open session: what is known of it, what is selected, and the watch that keeps it current. */
 
-import {batch, signal} from '@preact/signals';
-import {TEXT, call, isAbort, isReadOnly, messageOf} from './api.js';
-import type {Address, Event, Scope, Session, WatchResponse} from './contract.js';
+import {batch, computed, signal} from '@preact/signals';
+import {TEXT, attempt, call, isReadOnly, mayWrite, pages} from './api.js';
+import type {Address, Scope, Session, WatchResponse} from './contract.js';
 import {ListModel} from './list.js';
 import {EventLog} from './log.js';
-import {mayWrite} from './rights.js';
 import {go, route, type Route} from './route.js';
 import {follow, watchState} from './watch.js';
 
-/** A usual event. Rows are measured once they are seen. */
+/** The estimated height of an event. Rows are measured once they are seen. */
 const ROW_HEIGHT = 96;
 
 /** A change that waits for its confirmation. */
-type Task =
-  | {kind: 'fork' | 'rewind' | 'delete'; sequence: number}
-  | {kind: 'edit'; key: string; seen: Session};
+export interface Change {
+  kind: 'fork' | 'rewind' | 'delete';
+  sequence: number;
+}
 
 export class SessionModel {
-  /** Without state. */
+  /** The session without its state. */
   readonly session = signal<Session>();
   readonly error = signal('');
-  /** The newest event that exists, and the newest that is shown: they differ while paused. */
+  /** The newest event that exists. */
   readonly newest = signal(0);
-  readonly shown = signal(0);
-  readonly isPaused = signal(false);
+  /** While paused: the newest event that is shown. */
+  readonly pausedAt = signal<number | undefined>(undefined);
+  readonly shown = computed(() => this.pausedAt.value ?? this.newest.value);
+  /** Changes of state that are no event. */
+  readonly changes = signal(0);
   /** Rises when the state may have changed. */
-  readonly stateVersion = signal(0);
+  readonly stateVersion = computed(() => this.shown.value + this.changes.value);
   /** The event that is selected; nothing: now. */
   readonly at = signal(route.value.at);
-  readonly task = signal<Task | undefined>(undefined);
+  readonly asked = signal<Change | undefined>(undefined);
   readonly list = new ListModel(ROW_HEIGHT, true);
   readonly log: EventLog;
   readonly #canWrite = signal(false);
@@ -51,12 +54,17 @@ export class SessionModel {
   close(): void {
     this.#stopWatch();
     this.#abort.abort();
-    this.log.close();
+    this.log.clear();
   }
 
   /** Whether changes are offered. */
   get mayChange(): boolean {
     return this.#canWrite.value && !isReadOnly.value && watchState.value !== 'gone';
+  }
+
+  /** The function that opens the dialog of a change, or `false` if it is not offered. */
+  ask(kind: Change['kind'], sequence = this.shown.value) {
+    return this.mayChange && (() => (this.asked.value = {kind, sequence}));
   }
 
   /** Selects an event and brings it into view; nothing: now. */
@@ -69,7 +77,7 @@ export class SessionModel {
     }
   }
 
-  /** Selects an event. Nothing moves if it is in the page. */
+  /** Selects an event. Scrolls only if it is not in the page. */
   pick(sequence: number): void {
     const [first, last] = this.list.range.value;
     const {row, above} = this.list.anchor;
@@ -79,32 +87,43 @@ export class SessionModel {
     }
   }
 
-  /** Changes the address. Back leads to what is selected now. */
+  /** Changes the address. The old one gets the selected event first, so that Back leads to it. */
   go(change: Partial<Route>, replace = false): void {
     const now = {...route.value, at: this.at.value};
     go(now, true);
     go({...now, ...change}, replace);
   }
 
+  /** Shows the event with an id, or that there is none. */
+  async goToEvent(eventId: string): Promise<void> {
+    const request = {key: this.address, refs: [{eventId}]};
+    const found = call('EventService/BatchGetEvents', request, this.#abort.signal);
+    const event = (await found.catch(() => undefined))?.events?.[0];
+    if (!this.#abort.signal.aborted) {
+      const place = {at: Number(event?.sequence), ...(event?.rewound && {rewound: true})};
+      this.go({event: undefined, ...(event ? place : {find: eventId})}, true);
+    }
+  }
+
   /** Reads what a watch does not tell: name, labels, expiration. */
   async load(): Promise<void> {
-    try {
-      const request = {key: this.address, withoutState: true};
+    const error = signal('');
+    const request = {key: this.address, withoutState: true};
+    await attempt(error, async () => {
       const answer = await call('SessionService/GetSession', request, this.#abort.signal);
       this.#take(answer.session ?? {});
-    } catch (error) {
-      this.error.value = isAbort(error) || this.session.value ? '' : messageOf(error);
-    }
+    });
+    this.error.value = this.session.value ? '' : error.value;
   }
 
   pause(isPaused: boolean): void {
     batch(() => {
-      this.isPaused.value = isPaused;
-      if (!isPaused && this.shown.value < this.newest.value) {
-        // A rewind may be among what was missed.
+      this.pausedAt.value = isPaused ? this.newest.value : undefined;
+      if (!isPaused) {
+        // What was missed may contain a rewind and changes of shared state.
         this.log.clear();
+        this.changes.value += 1;
       }
-      this.#grow(0);
     });
   }
 
@@ -117,33 +136,27 @@ export class SessionModel {
     }
     batch(() => {
       this.session.value = session;
-      this.#grow(Number(session.lastSequence ?? 0));
+      this.#grow(session.lastSequence);
     });
   }
 
   #receive({event, stateChange, caughtUp, heartbeat}: WatchResponse): void {
     batch(() => {
-      this.#append(event);
-      this.stateVersion.value += stateChange && !this.isPaused.value ? 1 : 0;
+      if (this.pausedAt.value === undefined) {
+        this.changes.value += stateChange ? 1 : 0;
+        if (event) {
+          this.log.put(event);
+        }
+      }
+      this.#grow(event?.sequence);
     });
     if (caughtUp || heartbeat) {
       void this.load();
     }
   }
 
-  #append(event: Event | undefined): void {
-    if (event && !this.isPaused.value) {
-      this.log.put(event);
-    }
-    this.#grow(Number(event?.sequence ?? 0));
-  }
-
-  #grow(newest: number): void {
-    this.newest.value = Math.max(newest, this.newest.value);
-    if (!this.isPaused.value && this.shown.value < this.newest.value) {
-      this.shown.value = this.newest.value;
-      this.stateVersion.value += 1;
-    }
+  #grow(sequence = '0'): void {
+    this.newest.value = Math.max(Number(sequence), this.newest.value);
   }
 }
 
@@ -158,20 +171,19 @@ export async function sessionAt(
   return (await call('SessionService/GetSession', request, abort)).session ?? {};
 }
 
-/** Everything visible from a scope now, page by page, in the form of a session's state. */
-export async function wholeState(scope: Scope, abort?: AbortSignal): Promise<Session> {
+/** Everything visible from a scope now, in the form of a session's state. */
+export async function stateNow(scope: Scope, abort?: AbortSignal): Promise<Session> {
   const members: string[] = [];
-  const versions: Record<string, string> = {};
-  let uid = '';
-  let pageToken = '';
-  do {
-    const request = {scope, includeVersions: true, pageToken, ...TEXT};
-    const page = await call('StateService/GetState', request, abort);
-    members.push((page.stateJson ?? '{}').trim().slice(1, -1));
-    Object.assign(versions, page.versions);
-    uid = page.uid ?? uid;
-    pageToken = page.nextPageToken ?? '';
-  } while (pageToken);
-  const stateJson = `{${members.filter(text => text.trim()).join(',')}}`;
-  return {stateJson, versions, uid, stateOmitted: false};
+  const all = {versions: {}, uid: '', stateOmitted: false, damagedKeys: new Set<string>()};
+  const request = {scope, includeVersions: true, ...TEXT};
+  for await (const page of pages('StateService/GetState', request, abort)) {
+    const {stateJson = '{}', versions, uid = '', stateOmitted = false, damagedKeys = []} = page;
+    members.push(stateJson.trim().slice(1, -1).trim());
+    Object.assign(all.versions, versions);
+    all.uid = uid;
+    all.stateOmitted ||= stateOmitted;
+    damagedKeys.forEach(key => all.damagedKeys.add(key));
+  }
+  const stateJson = `{${members.filter(Boolean).join(',')}}`;
+  return {...all, stateJson, damagedKeys: [...all.damagedKeys]};
 }

@@ -1,6 +1,6 @@
 /** State by scope, and what differs between two states. */
 
-import {sameJson, tryJson, type Json, type JsonObject} from './json.js';
+import {objectOf, sameJson, tryJson, type Json, type JsonObject} from './json.js';
 
 export type ScopeName = 'session' | 'user' | 'application';
 
@@ -14,8 +14,7 @@ export function scopeOf(key: string): ScopeName {
 
 /** The keys and values of state that came as text. */
 export function readState(text: string | undefined): JsonObject {
-  const state = tryJson(text ?? '{}');
-  return state instanceof Map ? state : new Map();
+  return objectOf(tryJson(text));
 }
 
 /** A key of a state, and what it was before. */
@@ -33,11 +32,8 @@ export function compare(before: JsonObject, after: JsonObject): Entry[] {
 }
 
 function entryOf(key: string, before: Json | undefined, value: Json | undefined): Entry {
-  if (before === undefined) {
-    return {key, value, before, change: 'added'};
-  }
-  if (value === undefined) {
-    return {key, value, before, change: 'removed'};
+  if (before === undefined || value === undefined) {
+    return {key, value, before, change: before === undefined ? 'added' : 'removed'};
   }
   return {key, value, before, change: sameJson(before, value) ? 'same' : 'changed'};
 }

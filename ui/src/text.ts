@@ -66,20 +66,15 @@ const DAY = {year: 'numeric', month: 'short', day: '2-digit'} as const;
 const CLOCK_FORMAT = new Intl.DateTimeFormat(undefined, CLOCK);
 const TIME_FORMAT = new Intl.DateTimeFormat(undefined, {...DAY, ...CLOCK});
 
-export function timeText(time: string | number | undefined): string {
-  return time ? TIME_FORMAT.format(new Date(time)) : '';
+export function timeText(time: string | number | undefined, format = TIME_FORMAT): string {
+  return time ? format.format(new Date(time)) : '';
 }
 
 export function clockText(time: string | number | undefined): string {
-  return time ? CLOCK_FORMAT.format(new Date(time)) : '';
+  return timeText(time, CLOCK_FORMAT);
 }
 
-const UNITS = new Map([
-  ['d', 86_400],
-  ['h', 3600],
-  ['min', 60],
-  ['s', 1],
-]);
+const UNITS = {d: 86_400, h: 3600, min: 60, s: 1};
 
 /** `3 h ago`, `in 2 d`. */
 export function agoText(time: string | undefined, now: number): string {
@@ -87,8 +82,9 @@ export function agoText(time: string | undefined, now: number): string {
     return '';
   }
   const seconds = Math.round((now - Date.parse(time)) / 1000);
-  const [unit, size] = [...UNITS].find(([, size]) => Math.abs(seconds) >= size) ?? ['s', 1];
-  const amount = `${Math.floor(Math.abs(seconds) / size)} ${unit}`;
+  const size = Math.abs(seconds);
+  const [name, unit] = Object.entries(UNITS).find(([, unit]) => size >= unit) ?? ['s', 1];
+  const amount = `${Math.floor(size / unit)} ${name}`;
   return seconds >= 0 ? `${amount} ago` : `in ${amount}`;
 }
 

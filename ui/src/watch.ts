@@ -27,31 +27,36 @@ export const currentAt = signal(0);
 
 type Receive = (message: WatchResponse) => void;
 let stop = () => {};
-let retryNow = () => {};
+let endWait = () => {};
 
 /** Follows a scope until the returned function is called. Ends the watch before. */
 export function follow(scope: Scope, receive: Receive): () => void {
   stop();
   const abort = new AbortController();
-  stop = () => {
-    abort.abort();
-    watchState.value = 'off';
+  const end = () => {
+    if (!abort.signal.aborted) {
+      abort.abort();
+      endWait();
+      watchState.value = 'off';
+    }
   };
+  stop = end;
   void run(scope, receive, abort.signal);
-  return stop;
+  return end;
 }
 
 /** Ends the wait for the next attempt. */
 export function reconnect(): void {
-  retryNow();
+  endWait();
 }
 
 async function run(scope: Scope, receive: Receive, abort: AbortSignal): Promise<void> {
   let cursor = '';
   let delay = MIN_RETRY_MS;
   watchState.value = 'connecting';
+  currentAt.value = 0;
   while (!abort.aborted) {
-    const error = await attempt(scope, cursor, abort, message => {
+    const error = await connect(scope, cursor, abort, message => {
       cursor = message.cursor ?? cursor;
       delay = MIN_RETRY_MS;
       note(message);
@@ -66,13 +71,16 @@ async function run(scope: Scope, receive: Receive, abort: AbortSignal): Promise<
       return;
     }
     watchState.value = 'lost';
-    await wait(delay, abort);
+    await new Promise<void>(resolve => {
+      setTimeout(resolve, delay);
+      endWait = resolve;
+    });
     delay = Math.min(delay * 2, MAX_RETRY_MS);
   }
 }
 
 /** One connection. Returns why it ended. */
-async function attempt(scope: Scope, cursor: string, abort: AbortSignal, receive: Receive) {
+async function connect(scope: Scope, cursor: string, abort: AbortSignal, receive: Receive) {
   const silence = new AbortController();
   const wake = () => silence.abort(new ApiError('unavailable', '', 'The server is silent.'));
   let timer = setTimeout(wake, SILENCE_MS);
@@ -101,15 +109,4 @@ function note(message: WatchResponse): void {
   } else if (watchState.value !== 'live') {
     watchState.value = 'catching up';
   }
-}
-
-function wait(milliseconds: number, abort: AbortSignal): Promise<void> {
-  return new Promise(resolve => {
-    const timer = setTimeout(resolve, milliseconds);
-    retryNow = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-    abort.addEventListener('abort', retryNow, {once: true});
-  });
 }

@@ -2,44 +2,53 @@
 
 import {useSignal} from '@preact/signals';
 import type {ComponentChildren} from 'preact';
-import {ApiError, call, messageOf} from '../api.js';
-import {go, href, routeTo} from '../route.js';
-import {Button, Empty, Field, Notice, shown, useRead} from './common.js';
+import {attempt, call, isRefusal, pages} from '../api.js';
+import type {Calls} from '../contract.js';
+import {go, href, routeTo, toSession} from '../route.js';
+import {Empty, Field, Notice, shown, usePages} from './common.js';
 
-const PAGE_SIZE = 200;
+type Page = Calls['AdminService/ListApplications'][1] & Calls['AdminService/ListUsers'][1];
 
 interface NamesProps {
-  /** Returns the names of a page and the token of the next one. */
-  read: (page: {pageSize: number; pageToken: string}) => Promise<[string[], string | undefined]>;
+  list: (abort: AbortSignal) => AsyncGenerator<Page>;
   to: (name: string) => string;
-  /** Without a name. */
+  /** Shown if there are no names. */
   empty: ComponentChildren;
+  /** The application whose users they are. */
+  appName?: string;
 }
 
-/** Names, page by page, with links. */
-function Names({read, to, empty}: NamesProps) {
-  const names = useSignal<string[]>([]);
-  const pageToken = useSignal('');
-  const {value, error, message, again} = useRead(async () => {
-    const [page, next = ''] = await read({pageSize: PAGE_SIZE, pageToken: pageToken.value});
-    names.value = [...names.value, ...page];
-    pageToken.value = next;
-    return true;
-  }, []);
-  if (error instanceof ApiError && error.code === 'permission_denied') {
-    return <Notice kind="info" text="You may not list them. Name what you may read." />;
-  }
-  const links = names.value.map(name => (
-    <li key={name}>
-      <a href={to(name)}>{shown(name)}</a>
-    </li>
-  ));
+/** Names, page by page, with links. Those that are not listed can be given. */
+function Names({list, to, empty, appName = ''}: NamesProps) {
+  const isRefused = useSignal(false);
+  const {value, message, again, more} = usePages(async function* (abort) {
+    try {
+      yield* list(abort);
+    } catch (error) {
+      isRefused.value = isRefusal(error);
+      throw error;
+    }
+  });
+  const names = value?.flatMap(({applications = [], users = []}) => [
+    ...applications.map(({appName = ''}) => appName),
+    ...users.map(({userId = ''}) => userId),
+  ]);
   return (
     <>
-      <Notice text={message} retry={again} />
-      {value && links.length === 0 && empty}
-      <ul class="names">{links}</ul>
-      {pageToken.value && <Button label="More" run={again} />}
+      {!isRefused.value && <Notice text={message} retry={again} />}
+      {names?.length === 0 && empty}
+      <ul class="names">
+        {names?.map(name => (
+          <li key={name}>
+            <a href={to(name)}>{shown(name)}</a>
+          </li>
+        ))}
+      </ul>
+      {more}
+      {isRefused.value && (
+        <Notice kind="info" text="You may not list them. Name here what you may read:" />
+      )}
+      <OpenForm given={appName} />
     </>
   );
 }
@@ -50,55 +59,45 @@ export function ApplicationsView() {
       Connect an agent, or make sample sessions: <code>sessiond demo</code>
     </Empty>
   );
-  const read: NamesProps['read'] = async request => {
-    const {applications = [], ...page} = await call('AdminService/ListApplications', request);
-    return [applications.map(({appName = ''}) => appName), page.nextPageToken];
-  };
+  const list = (abort: AbortSignal) => pages('AdminService/ListApplications', {}, abort);
   return (
     <div class="page">
       <h1>Applications</h1>
-      <Names {...{read, empty}} to={appName => href(routeTo('sessions', appName))} />
-      <OpenForm />
+      <Names {...{list, empty}} to={appName => href(routeTo('sessions', appName))} />
     </div>
   );
 }
 
 export function UsersView({appName}: {appName: string}) {
   const empty = <Empty title="No users">The application has no user with sessions or state.</Empty>;
-  const read: NamesProps['read'] = async request => {
-    const {users = [], ...page} = await call('AdminService/ListUsers', {...request, appName});
-    return [users.map(({userId = ''}) => userId), page.nextPageToken];
-  };
+  const list = (abort: AbortSignal) => pages('AdminService/ListUsers', {appName}, abort);
   const to = (userId: string) => href(routeTo('sessions', appName, userId));
-  return <div class="page">{<Names {...{read, to, empty}} />}</div>;
+  return <div class="page">{<Names {...{list, to, empty, appName}} />}</div>;
 }
 
 /** Opens an application, or a session. A session id alone is enough if it is unique. */
-function OpenForm() {
-  const key = useSignal({appName: '', userId: '', sessionId: ''});
+function OpenForm({given}: {given: string}) {
+  const [appName, userId, sessionId] = [useSignal(given), useSignal(''), useSignal('')];
   const error = useSignal('');
-  const open = async (event: Event) => {
-    event.preventDefault();
-    const {appName, userId, sessionId} = key.value;
-    if (!sessionId) {
-      go(routeTo('sessions', appName, userId));
+  const open = async () => {
+    if (!sessionId.value) {
+      go(routeTo('sessions', appName.value, userId.value));
       return;
     }
-    try {
-      const request = {key: key.value, withoutState: true};
-      const {session} = await call('SessionService/GetSession', request);
-      go(routeTo('session', session?.key?.appName, session?.key?.userId, sessionId));
-    } catch (failure) {
-      error.value = messageOf(failure);
-    }
+    const key = {appName: appName.value, userId: userId.value, sessionId: sessionId.value};
+    const {session} = await call('SessionService/GetSession', {key, withoutState: true});
+    go(toSession(session?.key));
   };
-  const set = (part: Partial<typeof key.value>) => (key.value = {...key.value, ...part});
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void attempt(error, open);
+  };
   return (
-    <form class="open-form" onSubmit={event => void open(event)}>
+    <form class="open-form" onSubmit={submit}>
       <h2>Open</h2>
-      <Field label="Application" set={appName => set({appName})} />
-      <Field label="User id" set={userId => set({userId})} />
-      <Field label="Session id" set={sessionId => set({sessionId})} />
+      <Field label="Application" value={given} set={text => (appName.value = text)} />
+      <Field label="User id" set={text => (userId.value = text)} />
+      <Field label="Session id" set={text => (sessionId.value = text)} />
       <button class="primary">Open</button>
       <Notice text={error.value} />
     </form>

@@ -1,9 +1,9 @@
 /** Small parts of every view. */
 
-import {useSignal} from '@preact/signals';
+import {useSignal, type Signal} from '@preact/signals';
 import type {ComponentChildren} from 'preact';
-import {useEffect} from 'preact/hooks';
-import {isAbort, messageOf} from '../api.js';
+import {useEffect, useId} from 'preact/hooks';
+import {attempt} from '../api.js';
 import {agoText, countText, cut, pieces, plain, timeText} from '../text.js';
 
 const SHORT = 700;
@@ -26,16 +26,17 @@ export function tag(text: string) {
 
 /** A text of any length, cut until more is asked for. */
 export function LongText({text, class: name = ''}: {text: string; class?: string}) {
-  const limit = useSignal(SHORT);
   const lines = text.slice(0, SHORT).split('\n').slice(0, SHORT_LINES);
-  const end = limit.value === SHORT ? Math.min(SHORT, lines.join('\n').length) : limit.value;
-  const rest = text.length - end;
-  const more = () => (limit.value = end + MORE);
+  const short = Math.min(SHORT, lines.join('\n').length);
+  const end = useSignal(short);
+  const rest = text.length - end.value;
   return (
     <span class={`long ${name}`}>
-      {shown(text, end)}
-      {rest > 0 && <Link label={`more (${countText(rest, 'character')})`} run={more} />}
-      {limit.value > SHORT && <Link label="less" run={() => (limit.value = SHORT)} />}
+      {shown(text, end.value)}
+      {rest > 0 && (
+        <Link label={`more (${countText(rest, 'character')})`} run={() => (end.value += MORE)} />
+      )}
+      {end.value > short && <Link label="less" run={() => (end.value = short)} />}
     </span>
   );
 }
@@ -53,12 +54,10 @@ export function Button({label, run, title, pressed, class: name}: ButtonProps) {
   return <button {...{type: 'button', ...its, onClick: () => void run()}}>{label}</button>;
 }
 
-/** A button that looks like a link. */
 export function Link({label, run}: ButtonProps) {
   return <Button class="link" {...{label, run}} />;
 }
 
-/** A time, with how long ago it was. */
 export function timeAgo(time: string | undefined) {
   const ago = <span class="dim">{agoText(time, Date.now())}</span>;
   return <time dateTime={time}>{[`${timeText(time)} `, ago]}</time>;
@@ -67,10 +66,10 @@ export function timeAgo(time: string | undefined) {
 interface NoticeProps {
   text: string | false | undefined;
   kind?: 'error' | 'warning' | 'info';
-  retry?: () => void;
+  retry?: (() => void) | undefined;
 }
 
-/** Nothing, if there is nothing to say. */
+/** A message, or nothing if there is no text. */
 export function Notice({text, kind = 'error', retry}: NoticeProps) {
   return text ? (
     <p class={`notice ${kind}`} role={kind === 'error' ? 'alert' : 'status'}>
@@ -88,29 +87,43 @@ export function Empty({title, children}: {title: string; children?: ComponentChi
   );
 }
 
-interface FieldProps {
-  label: string;
-  set: (text: string) => void;
+type FieldProps = {label: string; set: (text: string) => void};
+type Input = {currentTarget: HTMLInputElement};
+
+/** With `value`, the text is read when it is complete; without, at each key. */
+export function Filter({label, set, value}: FieldProps & {value?: string}) {
+  const read = ({currentTarget}: Input) => set(currentTarget.value);
+  const its = {type: 'search', placeholder: label, 'aria-label': label, value} as const;
+  return <input {...{...its, [value === undefined ? 'onInput' : 'onChange']: read}} />;
 }
 
-export function Filter({label, set}: FieldProps) {
-  const input = (event: {currentTarget: HTMLInputElement}) => set(event.currentTarget.value);
-  return <input type="search" placeholder={label} aria-label={label} onInput={input} />;
-}
-
-export function Field({label, set}: FieldProps) {
+/** `value` is what it has at first. */
+export function Field({
+  label,
+  set,
+  isSecret,
+  value,
+}: FieldProps & {isSecret?: boolean; value?: string}) {
+  const its = {type: isSecret ? 'password' : 'text', autocomplete: 'off', defaultValue: value} as {
+    type: 'text';
+  };
   return (
     <label class="field">
       {label}
-      <input autocomplete="off" onInput={event => set(event.currentTarget.value)} />
+      <input {...its} onInput={({currentTarget}) => set(currentTarget.value)} />
     </label>
   );
 }
 
-type CheckProps = {label: string; value: boolean; set: (on: boolean) => void};
+/** A box that sets a signal. */
+export function checked(on: Signal<boolean>) {
+  return {value: on.value, set: (is: boolean) => (on.value = is)};
+}
+
+type CheckProps = {label: string; value: boolean; set: (on: boolean) => unknown};
 
 export function Check({label, value, set}: CheckProps) {
-  const change = (event: {currentTarget: HTMLInputElement}) => set(event.currentTarget.checked);
+  const change = ({currentTarget}: Input) => set(currentTarget.checked);
   return (
     <label>{[<input type="checkbox" checked={value} onChange={change} />, ` ${label}`]}</label>
   );
@@ -123,26 +136,50 @@ export function useRead<T>(
   restMs = 0,
 ) {
   const value = useSignal<T | undefined>(undefined);
-  const error = useSignal<unknown>(undefined);
+  const error = useSignal('');
   const again = useSignal(0);
   useEffect(() => {
     const abort = new AbortController();
     const run = async () => {
-      try {
-        value.value = await read(abort.signal);
-        error.value = undefined;
-      } catch (failure) {
-        error.value = isAbort(failure) ? error.value : failure;
-      }
+      const found = await read(abort.signal);
+      abort.signal.throwIfAborted();
+      value.value = found;
     };
-    const timer = setTimeout(() => void run(), restMs);
+    const timer = setTimeout(() => void attempt(error, run), restMs);
     return () => {
       clearTimeout(timer);
       abort.abort();
     };
   }, [...changes, again.value]);
-  const message = error.value === undefined ? '' : messageOf(error.value);
-  return {value: value.value, error: error.value, message, again: () => (again.value += 1)};
+  return {value: value.value, message: error.value, again: () => (again.value += 1)};
+}
+
+/** Reads the first pages of a list, and offers the next one. */
+export function usePages<T extends {nextPageToken?: string}>(
+  list: (abort: AbortSignal) => AsyncGenerator<T>,
+  changes: unknown[] = [],
+) {
+  const count = useSignal(1);
+  const read = async (abort: AbortSignal) => {
+    const pages: T[] = [];
+    for await (const page of list(abort)) {
+      if (pages.push(page) === count.value) {
+        break;
+      }
+    }
+    return pages;
+  };
+  const state = useRead(read, [...changes, count.value]);
+  const hasMore = state.value?.at(-1)?.nextPageToken;
+  return {...state, more: hasMore && <Button label="More" run={() => (count.value += 1)} />};
+}
+
+/** The first ones of many, and a link to more of them. */
+export function useSome<T>(all: T[], step: number) {
+  const limit = useSignal(step);
+  const rest = all.length - limit.value;
+  const more = rest > 0 && <Link label={`${rest} more`} run={() => (limit.value += step)} />;
+  return [all.slice(0, limit.value), more] as const;
 }
 
 /** Returns what came of it. Browsers have no clipboard for pages of other hosts without TLS. */
@@ -159,32 +196,25 @@ export async function copy(text: string): Promise<string> {
 export function Copy({text, label, name}: {text: () => string; label: string; name: string}) {
   const done = useSignal('');
   const run = async () => (done.value = await copy(text()));
-  const title = `Copy ${plain(label)}`;
-  return <Button class="copy" label={done.value || name} {...{run, title}} />;
+  return (
+    <Button class="copy" label={done.value || name} title={`Copy ${plain(label)}`} run={run} />
+  );
 }
 
 /** The menu of a thing: names and what they do. Those that do nothing are left out. */
 export function Menu({label, items}: {label: string; items: [string, unknown][]}) {
-  const leave = ({currentTarget, relatedTarget}: FocusEvent) => {
-    const menu = currentTarget as HTMLDetailsElement;
-    menu.open &&= menu.contains(relatedTarget as Node | null);
-  };
-  const close = ({currentTarget}: Event) => {
-    (currentTarget as HTMLElement).closest('details')?.removeAttribute('open');
-  };
-  const show = ({currentTarget}: Event) => {
-    (currentTarget as HTMLElement).lastElementChild?.scrollIntoView({block: 'nearest'});
-  };
-  const press = (event: KeyboardEvent) => event.key === 'Escape' && close(event);
+  const id = useId();
+  const opener = {type: 'button', class: 'menu', 'aria-label': label, popovertarget: id} as const;
+  const menu = {id, class: 'menu-items', popover: 'auto'} as const;
   const offered = items.filter((item): item is [string, () => unknown] => Boolean(item[1]));
   return (
-    <details class="menu" onFocusOut={leave} onKeyDown={press} onToggle={show}>
-      <summary aria-label={label}>⋯</summary>
-      <div class="menu-items" onClick={close}>
+    <>
+      <button {...opener}>⋯</button>
+      <div {...menu} onClick={({currentTarget}) => currentTarget.hidePopover()}>
         {offered.map(([name, run]) => (
           <Button key={name} label={name} run={run} />
         ))}
       </div>
-    </details>
+    </>
   );
 }

@@ -2,10 +2,10 @@
 
 import {useSignal} from '@preact/signals';
 import {useLayoutEffect, useRef} from 'preact/hooks';
+import {List} from '../list.js';
 import type {SessionModel} from '../session.js';
 import {Empty, Notice} from './common.js';
 import {EventView, Hidden} from './event.js';
-import {List} from './list.js';
 
 export function Conversation({model}: {model: SessionModel}) {
   const {log, list} = model;
@@ -14,20 +14,22 @@ export function Conversation({model}: {model: SessionModel}) {
   const keys = useKeys(model);
   const see = () => log.see(first + 1, last + 1);
   useLayoutEffect(see, [first, last, count, log.version.value]);
-  useLayoutEffect(() => fold(model), [log.runs.value, count]);
+  useLayoutEffect(() => {
+    // Only the last one of a run is seen. It says that they are hidden.
+    list.fold(row => row + 1 < (log.runOf(row + 1)?.last ?? 0));
+  }, [log.runs.value]);
   if (count === 0) {
     return <Empty title="No events yet">They show here when they are appended.</Empty>;
   }
-  const row = (at0: number) => {
-    const sequence = at0 + 1;
+  const row = (at: number) => {
+    const sequence = at + 1;
     const run = log.runOf(sequence);
     const event = log.get(sequence);
     if (run) {
       return <Hidden run={run} show={() => model.go({rewound: true}, true)} />;
     }
-    const isFocused = at0 === keys.focused;
     return event ? (
-      <EventView {...{model, event, isFocused}} />
+      <EventView {...{model, event, isFocused: at === keys.focused}} />
     ) : (
       <article class="event" aria-label={`Event ${sequence}, loading`} tabIndex={-1}>
         <span class="sequence">{sequence}</span>
@@ -40,20 +42,6 @@ export function Conversation({model}: {model: SessionModel}) {
       <List {...{list, count, row}} role="feed" label="Events" onKeyDown={keys.press} />
     </>
   );
-}
-
-/** Gives hidden events no height, but for the last one of a run: it says that they are hidden. */
-function fold({log, shown, list}: SessionModel): void {
-  list.resize(shown.value);
-  const {heights} = list;
-  for (let row = 0; row < heights.count; row += 1) {
-    const run = log.runOf(row + 1);
-    const isHidden = run !== undefined && row + 1 < run.last;
-    if (isHidden !== (heights.height(row) === 0)) {
-      heights.set(row, isHidden ? 0 : heights.estimate);
-    }
-  }
-  list.layout.value += 1;
 }
 
 /** Moves the focus from event to event: arrows, or j and k; Home and End. Enter selects. */
@@ -70,27 +58,25 @@ function useKeys(model: SessionModel) {
       row.focus();
     }
   });
-  const focus = (row: number) => {
+  /** Focuses the next row that has a height, if there is one. */
+  const focus = (from: number, by: 1 | -1) => {
+    let row = from;
+    while (row > 0 && row < heights.count - 1 && heights.height(row) === 0) {
+      row += by;
+    }
     isWanted.current = true;
     focused.value = Math.max(0, Math.min(row, heights.count - 1));
     if (focused.value < first || focused.value > last) {
       list.show(focused.value);
     }
   };
-  const step = (from: number, by: number) => {
-    let row = from + by;
-    while (row > 0 && row < heights.count - 1 && heights.height(row) === 0) {
-      row += by;
-    }
-    focus(row);
-  };
   const press = (event: KeyboardEvent) => {
     const target = event.target as HTMLElement;
     const row = Number(target.closest<HTMLElement>('[data-row]')?.dataset['row']);
     const moves: Record<string, () => void> = {
-      ...{ArrowDown: () => step(row, 1), j: () => step(row, 1)},
-      ...{ArrowUp: () => step(row, -1), k: () => step(row, -1)},
-      ...{Home: () => focus(0), End: () => focus(heights.count - 1)},
+      ...{ArrowDown: () => focus(row + 1, 1), j: () => focus(row + 1, 1)},
+      ...{ArrowUp: () => focus(row - 1, -1), k: () => focus(row - 1, -1)},
+      ...{Home: () => focus(0, 1), End: () => focus(heights.count - 1, -1)},
       ...(target.matches('article') && {Enter: () => model.pick(row + 1)}),
     };
     const isOther = event.ctrlKey || event.metaKey || event.altKey || target.closest('input');

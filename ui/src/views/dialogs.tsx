@@ -1,28 +1,29 @@
-/** Changes of a session. Each dialog names the thing, and does nothing before it is confirmed. */
+/** Dialogs of changes. Each names what it changes, and does nothing before it is confirmed. */
 
 import {useSignal} from '@preact/signals';
 import type {ComponentChildren} from 'preact';
 import {useEffect, useRef} from 'preact/hooks';
-import {TEXT, call, messageOf} from '../api.js';
+import {attempt, call, TEXT} from '../api.js';
 import type {Scope, Session} from '../contract.js';
 import {parseJson, tryJson, writeJson} from '../json.js';
-import type {SessionModel} from '../session.js';
+import {go, routeTo, toSession} from '../route.js';
+import type {Change, SessionModel} from '../session.js';
 import {readState, scopeOf} from '../state.js';
 import {countText} from '../text.js';
-import {Button, Check, Field, Notice, shown} from './common.js';
+import {Button, Check, checked, Field, Notice, shown} from './common.js';
 
 /** Author of the page's changes in the log. */
 const AUTHOR = 'inspector';
 
 interface ConfirmProps {
   title: string;
-  /** On the button. */
+  /** The text of the button. */
   verb: string;
-  /** Names the thing. */
+  /** What is changed. */
   address: Scope;
   /** Why it cannot be confirmed yet. */
-  fault?: string;
-  run: () => Promise<void>;
+  fault: string | false;
+  run: () => Promise<unknown>;
   close: () => void;
   children: ComponentChildren;
 }
@@ -36,7 +37,7 @@ function Confirm({title, verb, address, fault, run, close, children}: ConfirmPro
   const confirm = async (event: Event) => {
     event.preventDefault();
     isBusy.value = true;
-    await run().catch((failure: unknown) => (error.value = messageOf(failure)));
+    await attempt(error, run);
     isBusy.value = false;
   };
   const {appName, userId, sessionId} = address;
@@ -59,69 +60,76 @@ function Confirm({title, verb, address, fault, run, close, children}: ConfirmPro
   );
 }
 
-type SessionProps = {model: SessionModel; sequence: number; close: () => void};
-
-/** Of this life of the session, and no later one. */
-const uidOf = ({session}: SessionModel) => ({uid: session.value?.uid ?? ''});
-
-export function ForkDialog(props: SessionProps & {done: (sessionId: string) => void}) {
-  const {model, sequence, close, done} = props;
-  const {address} = model;
-  const id = useSignal('');
-  const run = async () => {
-    const [upToSequence, precondition] = [String(sequence), uidOf(model)];
-    const request = {key: address, upToSequence, sessionId: id.value, precondition, ...TEXT};
-    const fork = await call('SessionService/ForkSession', request);
-    done(fork.session?.key?.sessionId ?? id.value);
-  };
-  return (
-    <Confirm title={`Fork at event ${sequence}`} verb="Fork" {...{address, run, close}}>
-      <p>A new session gets the events up to {sequence} and the state as of then.</p>
-      <Field label="Id of the new session, or nothing" set={text => (id.value = text)} />
-    </Confirm>
-  );
+/** What each change says: its title, the label of a field, and its text. */
+function wordsOf({kind, sequence}: Change, last: number) {
+  const own = 'the session’s own state will be';
+  return {
+    fork: {
+      ...{verb: 'Fork', title: `Fork at event ${sequence}`},
+      field: 'Id of the new session, or nothing',
+      text: `A new session gets the events up to ${sequence} and the state as of then.`,
+    },
+    rewind: {
+      ...{verb: 'Rewind', title: `Rewind to event ${sequence}`, field: ''},
+      text: `${countText(last - sequence, 'event')} will be hidden, and ${own} as it was.
+        A rewind can be rewound. It is refused if an event is appended meanwhile.`,
+    },
+    delete: {
+      ...{verb: 'Delete', title: 'Delete the session', field: 'Id of the session'},
+      text: `${countText(last, 'event')} and ${own} gone for good.`,
+    },
+  }[kind];
 }
 
-export function RewindDialog(props: SessionProps & {last: number}) {
-  const {model, sequence, last, close} = props;
-  const {address} = model;
-  const run = async () => {
-    const precondition = {...uidOf(model), expectedSequence: String(last)};
-    const request = {key: address, toSequence: String(sequence), author: AUTHOR, precondition};
-    await call('SessionService/RewindSession', {...request, ...TEXT});
-    close();
-  };
-  return (
-    <Confirm title={`Rewind to event ${sequence}`} verb="Rewind" {...{address, run, close}}>
-      <p>
-        {countText(last - sequence, 'event')} will be hidden, and the session’s own state will be as
-        it was. A rewind can be rewound. It is refused if an event is appended meanwhile.
-      </p>
-    </Confirm>
-  );
-}
-
-export function DeleteDialog(props: SessionProps & {done: () => void}) {
-  const {model, sequence, close, done} = props;
-  const {address} = model;
+/** Changes the session that is shown, and no later one with the same id. */
+export function ChangeDialog({change, model}: {change: Change; model: SessionModel}) {
+  const {kind, sequence} = change;
+  const {address, session, asked} = model;
   const typed = useSignal('');
-  const run = async () => {
-    const request = {key: address, precondition: uidOf(model)};
-    await call('SessionService/DeleteSession', request);
-    done();
+  const last = useRef(model.newest.value).current;
+  const [key, uid] = [address, session.value?.uid ?? ''];
+  const runs = {
+    fork: async () => {
+      const request = {key, upToSequence: String(sequence), sessionId: typed.value};
+      const fork = call('SessionService/ForkSession', {...request, precondition: {uid}, ...TEXT});
+      return (await fork).session?.key;
+    },
+    rewind: async () => {
+      const precondition = {uid, expectedSequence: String(last)};
+      const request = {key, toSequence: String(sequence), author: AUTHOR, precondition, ...TEXT};
+      await call('SessionService/RewindSession', request);
+    },
+    delete: async () => {
+      await call('SessionService/DeleteSession', {key, precondition: {uid}});
+    },
   };
-  const fault = typed.value === address.sessionId ? '' : 'Type the id of the session to confirm.';
+  const close = () => (asked.value = undefined);
+  const run = async () => {
+    const fork = await runs[kind]();
+    // The dialog may have been left meanwhile.
+    if (asked.value === change) {
+      close();
+      if (fork) {
+        go(toSession(fork));
+      } else if (kind === 'delete') {
+        go(routeTo('sessions', address.appName), true);
+      }
+    }
+  };
+  const {field, text, ...words} = wordsOf(change, last);
+  const isTyped = kind !== 'delete' || typed.value === address.sessionId;
+  const fault = !isTyped && 'Type the id of the session to confirm.';
   return (
-    <Confirm title="Delete the session" verb="Delete" {...{address, run, close, fault}}>
-      <p>{countText(sequence, 'event')} and the session’s own state will be gone for good.</p>
-      <Field label="Id of the session" set={text => (typed.value = text)} />
+    <Confirm {...{...words, address, fault, run, close}}>
+      <p>{text}</p>
+      {field && <Field label={field} set={text => (typed.value = text)} />}
     </Confirm>
   );
 }
 
 interface EditProps {
   scope: Scope;
-  /** Empty: a key that is to be named. */
+  /** The key; empty if it is to be typed. */
   name: string;
   /** State, versions and uid on which the change depends. */
   seen: Session;
@@ -142,10 +150,11 @@ export function EditDialog({scope, name, seen, close, done}: EditProps) {
       : {setJson: writeJson(new Map([[key.value, parseJson(text.value)]]))};
     const precondition = {uid: seen.uid ?? '', keys: [check]};
     await call('StateService/UpdateState', {scope, delta, precondition, author: AUTHOR, ...TEXT});
+    close();
     done();
   };
   const isJson = isRemoval.value || tryJson(text.value) !== undefined;
-  const fault = isJson ? '' : 'The value must be JSON: "text" in quotes, a number, {…}, […].';
+  const fault = !isJson && 'The value must be JSON: "text" in quotes, a number, {…}, […].';
   const its = {title: name ? 'Change a key' : 'Set a key', address: scope, run, close, fault};
   const area = {rows: 8, spellcheck: false, value: text.value, disabled: isRemoval.value};
   return (
@@ -158,9 +167,7 @@ export function EditDialog({scope, name, seen, close, done}: EditProps) {
         Value as JSON
         <textarea {...area} onInput={input => (text.value = input.currentTarget.value)} />
       </label>
-      {value !== undefined && (
-        <Check label="remove the key" value={isRemoval.value} set={on => (isRemoval.value = on)} />
-      )}
+      {value !== undefined && <Check label="remove the key" {...checked(isRemoval)} />}
       <p class="dim">It is refused if the key has changed since it was read.</p>
     </Confirm>
   );

@@ -1,16 +1,18 @@
 /** One event of a conversation. */
 
 import {useSignal} from '@preact/signals';
+import type {ComponentChildren} from 'preact';
+import type {Call, Part, Result} from '../body.js';
+import {bodyOf, callOf, resultOf} from '../body.js';
 import type {Event} from '../contract.js';
-import {parseJson, toJson, writeJson, type Json, type JsonObject} from '../json.js';
+import {nestedJson, object, objectOf, toJson, tryJson, writeJson, type Json} from '../json.js';
 import type {HiddenRun} from '../log.js';
-import {bodyOf} from '../pairs.js';
 import {href, route, type Route} from '../route.js';
 import type {SessionModel} from '../session.js';
-import {readState, scopeOf} from '../state.js';
-import {clockText, countText, plain, timeText} from '../text.js';
-import {Button, Copy, Filter, Link, Menu, copy, shown, tag} from './common.js';
-import {PartView} from './parts.js';
+import {readState} from '../state.js';
+import {bytesText, clockText, countText, plain, timeText} from '../text.js';
+import {Copy, Filter, Link, LongText, Menu, copy, shown, tag, useSome} from './common.js';
+import {Key} from './state.js';
 import {Tree} from './tree.js';
 
 const SHOWN_KEYS = 8;
@@ -24,6 +26,7 @@ export function EventView({model, event, isFocused}: EventProps) {
   const sequence = Number(event.sequence);
   const isSelected = sequence === model.at.value;
   const history = (key: string) => model.go({key});
+  const find = () => model.go({find: invocationId});
   const {parts, error, facts} = bodyOf(event);
   const isNew = model.log.get(sequence - 1)?.invocationId !== invocationId;
   const flags = {user: author === 'user', selected: isSelected, rewound: event.rewound};
@@ -36,10 +39,7 @@ export function EventView({model, event, isFocused}: EventProps) {
       tabIndex={isFocused ? 0 : -1}>
       {isNew && invocationId && (
         <div class="invocation">
-          <Link
-            label={['invocation ', shown(invocationId)]}
-            run={() => model.go({find: invocationId})}
-          />
+          <Link label={['invocation ', shown(invocationId)]} run={find} />
           <span>{timeText(event.eventTime)}</span>
         </div>
       )}
@@ -62,16 +62,9 @@ type HeadProps = {event: Event; model: SessionModel; facts: string[]; toggle: ()
 function Head({event, model, facts, toggle}: HeadProps) {
   const {author, branch, eventTime, rewound} = event;
   const sequence = Number(event.sequence);
-  const click = (click: MouseEvent) => {
-    if (!click.ctrlKey && !click.metaKey) {
-      click.preventDefault();
-      model.pick(sequence);
-    }
-  };
-  const place = href({...route.value, at: sequence});
   return (
     <header class="event-head">
-      <a {...{class: 'sequence', href: place, onClick: click}}>{sequence}</a>
+      <EventLink {...{model, sequence, class: 'sequence', children: sequence}} />
       <strong>{shown(author || '(no author)')}</strong>
       {branch && tag(branch)}
       {rewound && tag('hidden by a rewind')}
@@ -89,8 +82,6 @@ function EventMenu({event, model, toggle}: Omit<HeadProps, 'facts'>) {
     const place = href({...route.value, at: undefined, base: undefined, find: undefined, ...to});
     return copy(`${location.origin}${location.pathname}${place}`);
   };
-  const ask = (kind: 'fork' | 'rewind') =>
-    model.mayChange && (() => (model.task.value = {kind, sequence}));
   const items: [string, unknown][] = [
     ['Raw JSON', toggle],
     ['State as of this event', () => model.pick(sequence)],
@@ -99,54 +90,43 @@ function EventMenu({event, model, toggle}: Omit<HeadProps, 'facts'>) {
     ['Copy event as JSON', () => copy(writeJson(eventJson(event), 2))],
     ['Copy event id', () => copy(eventId)],
     ['Find its trace', traceId && (() => model.go({find: traceId}))],
-    ['Fork here…', ask('fork')],
-    ['Rewind to here…', ask('rewind')],
+    ['Fork here…', model.ask('fork', sequence)],
+    ['Rewind to here…', model.ask('rewind', sequence)],
   ];
   return <Menu label={`Actions of event ${sequence}`} items={items} />;
 }
 
 /** The changes of state that the event made. */
 function Delta({event, history}: {event: Event; history: (key: string) => void}) {
-  const limit = useSignal(SHOWN_KEYS);
   const {setJson, remove = []} = event.stateDelta ?? {};
   const changes = [
     ...[...readState(setJson)].map(([key, value]) => [key, shown(writeJson(value), 120)] as const),
     ...remove.map(key => [key, <span class="removed">removed</span>] as const),
   ];
-  const rest = changes.length - limit.value;
+  const [some, more] = useSome(changes, SHOWN_KEYS);
   return changes.length === 0 ? null : (
     <ul class="delta" aria-label="Changes of state">
-      {changes.slice(0, limit.value).map(([key, value]) => (
+      {some.map(([key, value]) => (
         <li key={key}>
           <Key name={key} history={history} /> <code>{value}</code>
         </li>
       ))}
-      {rest > 0 && <Link label={`${rest} more`} run={() => (limit.value += 100)} />}
+      {more}
     </ul>
   );
 }
 
-/** A key of the state, and the way to its history. */
-export function Key({name, history}: {name: string; history: (key: string) => void}) {
-  const hint = <span class="visually-hidden"> history</span>;
-  const label = [shown(name || '(empty key)'), hint];
-  return <Button class={`key ${scopeOf(name)}`} label={label} run={() => history(name)} />;
-}
-
 /** The event with its body and delta as JSON in place. */
-function eventJson({bodyJson, stateDelta: {setJson, remove} = {}, ...event}: Event): Json {
-  const json = toJson(event) as JsonObject;
-  const delta: JsonObject = new Map();
-  if (setJson) {
-    delta.set('set', parseJson(setJson));
-  }
-  if (remove) {
-    delta.set('remove', remove);
-  }
-  if (delta.size > 0) {
-    json.set('stateDelta', delta);
-  }
-  return bodyJson ? json.set('body', parseJson(bodyJson)) : json;
+function eventJson({bodyJson, stateDelta, ...event}: Event): Json {
+  const delta = object([
+    ['set', tryJson(stateDelta?.setJson)],
+    ['remove', stateDelta?.remove],
+  ]);
+  return object([
+    ...objectOf(toJson(event)),
+    ['stateDelta', delta.size > 0 ? delta : undefined],
+    ['body', tryJson(bodyJson)],
+  ]);
 }
 
 function RawJson({event, close}: {event: Event; close: () => void}) {
@@ -171,5 +151,127 @@ export function Hidden({run: {first, last}, show}: {run: HiddenRun; show: () => 
     <article class="hidden-run" aria-label={text} tabIndex={-1}>
       {text} <Link label="show" run={show} />
     </article>
+  );
+}
+
+/** Types of images that can neither run scripts nor load other files. */
+const IMAGE = /^image\/(?:png|jpeg|gif|webp|avif)$/;
+const MAX_IMAGE_CHARACTERS = 4 << 20;
+
+type Context = {model: SessionModel; sequence: number};
+
+export function PartView({part, ...context}: Context & {part: Part}) {
+  switch (part.kind) {
+    case 'text': {
+      // A text that is JSON is shown as such.
+      const isJson = nestedJson(part.text) !== undefined;
+      return <div class="prose">{isJson ? <Tree json={part.text} /> : <LongText {...part} />}</div>;
+    }
+    case 'thought':
+      return (
+        <details class="thought">
+          <summary>Thought</summary>
+          <LongText text={part.text} />
+        </details>
+      );
+    case 'call':
+      return <CallView call={part} {...context} />;
+    case 'result':
+      return <ResultView result={part} {...context} />;
+    case 'data':
+      return <Data {...part} />;
+    case 'file':
+      return <p>{[tag(part.mimeType || 'file'), ' ', shown(part.uri)]}</p>;
+    case 'other':
+      return <Tree json={part.json} open={2} />;
+  }
+}
+
+interface LinkProps extends Context {
+  children: ComponentChildren;
+  class?: string;
+  /** Instead of opening the address in this tab. */
+  run?: () => void;
+}
+
+/** The address of an event. In this tab, it is selected. */
+export function EventLink({model, sequence, children, class: name, run}: LinkProps) {
+  const click = (click: MouseEvent) => {
+    if (!click.ctrlKey && !click.metaKey && !click.shiftKey) {
+      click.preventDefault();
+      (run ?? (() => model.pick(sequence)))();
+    }
+  };
+  const to = href({...route.value, at: sequence});
+  return <a {...{class: name, href: to, onClick: click, children}} />;
+}
+
+type ToolProps = {kind: string; json: Json | undefined; children?: ComponentChildren};
+
+/** A call or a result: `children` name it. */
+function Tool({kind, json, children}: ToolProps) {
+  return (
+    <div>
+      <h3>
+        <span class="dim">{kind}</span> {children}
+      </h3>
+      {json !== undefined && <Tree json={json} open={2} />}
+    </div>
+  );
+}
+
+/** A call, with its result beside it. */
+function CallView({call, model, sequence}: Context & {call: Call}) {
+  const {name, args, isLong} = call;
+  const result = resultOf(model.log, sequence, call);
+  const at = result?.sequence ?? sequence;
+  return (
+    <div class="tool">
+      <Tool kind="call" json={args}>
+        {shown(name || '(no name)')} {isLong && tag('long-running')}
+      </Tool>
+      <Tool
+        kind={result ? 'result' : `result ${isLong ? 'comes later' : 'none yet'}`}
+        json={result?.part.response}>
+        {at !== sequence && <EventLink {...{model, sequence: at}}>event {at}</EventLink>}
+      </Tool>
+    </div>
+  );
+}
+
+/** The way to the call that has the result beside it, or the result if that is not at hand. */
+function ResultView({result, model, sequence}: Context & {result: Result}) {
+  const at = callOf(model.log, sequence, result)?.sequence;
+  if (at === undefined) {
+    return (
+      <div class="tool">
+        <Tool kind="result of" json={result.response}>
+          {shown(result.name)}
+        </Tool>
+      </div>
+    );
+  }
+  return at === sequence ? null : (
+    <p class="dim">
+      Result of {shown(result.name)}, beside its call at{' '}
+      <EventLink {...{model, sequence: at}}>event {at}</EventLink>
+    </p>
+  );
+}
+
+function Data({mimeType, base64}: {mimeType: string; base64: string}) {
+  const isBroken = useSignal(false);
+  const isImage = IMAGE.test(mimeType) && base64.length < MAX_IMAGE_CHARACTERS && !isBroken.value;
+  const bytes = Math.floor((base64.replace(/=+$/, '').length * 3) / 4);
+  const source = `data:${mimeType};base64,${base64}`;
+  const alt = `Image of the event, ${mimeType}`;
+  return (
+    <figure class="data">
+      {isImage && <img src={source} alt={alt} onError={() => (isBroken.value = true)} />}
+      <figcaption>
+        {tag(mimeType || 'data')} <span class="dim">base64, {bytesText(bytes)}</span>{' '}
+        <Copy name="copy" text={() => base64} label="the data as base64" />
+      </figcaption>
+    </figure>
   );
 }

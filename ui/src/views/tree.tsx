@@ -4,7 +4,7 @@ import {useSignal} from '@preact/signals';
 import type {ComponentChildren} from 'preact';
 import {Raw, nestedJson, pathOf, writeJson, type Json} from '../json.js';
 import {base64Bytes, bytesText} from '../text.js';
-import {Button, Copy, Link, LongText, shown} from './common.js';
+import {Button, Copy, LongText, shown, useSome} from './common.js';
 
 const MORE = 100;
 
@@ -53,28 +53,31 @@ type ContainerProps = NodeProps & {json: Json[] | Map<string, Json>; after: Comp
 
 function Container({json, path = '', name, filter = '', open = 1, after}: ContainerProps) {
   const isOpen = useSignal(open > 0);
-  const limit = useSignal(MORE);
   const isShown = isOpen.value || filter !== '';
   const isList = Array.isArray(json);
   const all = [...json.entries()] as [string | number, Json][];
   const has = (key: string | number) => !isList && String(key).toLowerCase().includes(filter);
-  const members = all.filter(([key, value]) => !filter || has(key) || matches(value, filter));
-  const rest = members.length - limit.value;
+  const [members, more] = useSome(
+    all.filter(([key, value]) => !filter || has(key) || matches(value, filter)),
+    MORE,
+  );
   return (
     <div class="node">
       <button class="fold" aria-expanded={isShown} onClick={() => (isOpen.value = !isShown)}>
         {nameOf(name)}
         <span class="dim">{isList ? `[${all.length}]` : `{${all.length}}`} </span>
-        {!isShown && <span class="dim">{shown(writeJson(json).slice(0, 80))}</span>}
+        {!isShown && <span class="dim">{shown(writeJson(json), 80)}</span>}
       </button>
       {after}
-      <div class="members" hidden={!isShown}>
-        {(isShown ? members.slice(0, limit.value) : []).map(([key, value]) => {
-          const inner = {json: value, path: pathOf(path, key), name: key, open: open - 1};
-          return <Node key={key} {...inner} filter={has(key) ? '' : filter} />;
-        })}
-        {rest > 0 && <Link label={`${rest} more`} run={() => (limit.value += MORE)} />}
-      </div>
+      {isShown && (
+        <div class="members">
+          {members.map(([key, value]) => {
+            const inner = {json: value, path: pathOf(path, key), name: key, open: open - 1};
+            return <Node key={key} {...inner} filter={has(key) ? '' : filter} />;
+          })}
+          {more}
+        </div>
+      )}
     </div>
   );
 }

@@ -146,7 +146,7 @@ export async function events_are_found_and_have_links({url, writeUrl, open}) {
   await page.goto(`${url}/#/`);
   await page.goto(`${url}/${key.path}?find=turn-1`);
   await results.getByText('4 events with').waitFor();
-  await results.getByRole('button', {name: /^2/}).click();
+  await results.getByRole('link', {name: /^2/}).click();
   await page.getByRole('heading', {name: 'State as of event 2'}).waitFor();
   await page.goto(`${url}/#/`);
   await page.goto(`${url}/${key.path}?event=e3`);

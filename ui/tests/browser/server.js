@@ -98,6 +98,8 @@ export class Server {
     let [output, error] = ['', ''];
     child.stdout.on('data', text => (output += text));
     child.stderr.on('data', text => (error += text));
+    // A command that reads no input may have ended before.
+    child.stdin.on('error', () => {});
     child.stdin.end(input ?? '');
     const [code] = await once(child, 'close');
     if (code !== 0) {

@@ -1,7 +1,7 @@
 import {readFileSync} from 'node:fs';
 import {expect, test} from 'vitest';
-import {adkEvent, adkFile, completeFile, stampOf} from '../../src/adk.js';
 import {readBody, summaryOf} from '../../src/body.js';
+import {adkEvent, adkFile, completeFile, stampOf} from '../../src/download.js';
 import {writeJson} from '../../src/json.js';
 
 interface Case {
@@ -10,7 +10,7 @@ interface Case {
   canonical: object;
 }
 const CASES = new URL('../../../clients/cases/bodies/variants.json', import.meta.url);
-/** Forms that the page shows as they are: their differences are none of what it reads. */
+/** Each body in the form of one ADK, and in the canonical form. */
 const cases = JSON.parse(readFileSync(CASES, 'utf8')) as Case[];
 
 test.each(cases.map(it => [it.name, it] as const))(

@@ -1,5 +1,5 @@
 import {expect, test} from 'vitest';
-import {EnvelopeReader, writeEnvelope, type Envelope} from '../../src/envelope.js';
+import {EnvelopeReader, writeEnvelope, type Envelope} from '../../src/api.js';
 
 function stream(): Uint8Array {
   const end = writeEnvelope('{}');

@@ -1,8 +1,8 @@
 import {expect, test} from 'vitest';
-import {hitOf} from '../../src/find.js';
-import {Heights} from '../../src/heights.js';
-import {callOf, resultOf} from '../../src/pairs.js';
+import {callOf, resultOf} from '../../src/body.js';
+import {Heights} from '../../src/list.js';
 import {compare, readState, scopeOf} from '../../src/state.js';
+import {hitOf} from '../../src/views/find.js';
 
 test('states are compared key by key, with exact numbers', () => {
   const before = readState('{"a":1,"b":12345678901234567890,"c":null}');
