@@ -26,7 +26,7 @@ use crate::proto::v1::{
 };
 
 const DEFAULT_TIMEOUT_SECS: &str = "30";
-const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
+pub const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
 /// Of an address without one, as in the adapters.
 const DEFAULT_PORT: u16 = 50051;
 /// A server on this machine or nearby accepts within milliseconds.

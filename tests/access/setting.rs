@@ -73,6 +73,10 @@ impl Setting {
         Self { store: database_of(folder.path()), folder }
     }
 
+    pub fn is_on_postgres(&self) -> bool {
+        self.store.starts_with("postgres")
+    }
+
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -107,7 +107,8 @@ fn a_bare_id_is_enough_also_where_the_server_takes_whole_keys_only() {
 #[test]
 fn a_session_that_is_missing_names_close_ids() {
     let shell = Shell::new();
-    shell.command(&["demo"]).output().unwrap();
+    let told = String::from_utf8(shell.command(&["demo"]).output().unwrap().stdout).unwrap();
+    assert!(told.contains("sessiond show --server http://127.0.0.1:"), "{told}");
     let says = |arguments: &[&str]| {
         let (code, says) = shell.fails(arguments);
         assert_eq!(code, Some(1), "{says}");

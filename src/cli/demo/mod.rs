@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use super::{
     adk_file::lookup::member,
     args::JSON_FORM,
-    connect::{ConnectArgs, Server},
+    connect::{ConnectArgs, DEFAULT_SERVER, Server},
     failure::Failure,
     message::from_json,
     output, time,
@@ -39,41 +39,41 @@ pub struct DemoArgs {
 
 pub async fn run(args: DemoArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
-    let (mut new, mut old) = (0, 0);
+    let (app, mut new, mut old) = (&args.app, 0, 0);
     for session in Json::from_stored(SESSIONS.trim().to_owned()).items() {
         if args.remove {
             let v1::CreateSessionRequest { app_name, user_id, session_id, .. } =
-                request_of(&args.app, &session)?;
-            let request = v1::DeleteSessionRequest {
-                key: Some(v1::SessionKey { app_name, user_id, session_id }),
-                allow_missing: true,
-                ..Default::default()
-            };
+                request_of(app, &session)?;
+            let key = Some(v1::SessionKey { app_name, user_id, session_id });
+            let request =
+                v1::DeleteSessionRequest { key, allow_missing: true, ..Default::default() };
             server.sessions().delete_session(request).await?;
             continue;
         }
-        match create(&server, &args.app, &session).await? {
+        match create(&server, app, &session).await? {
             true => new += 1,
             false => old += 1,
         }
     }
     if args.remove {
         return output::print_text(&format!(
-            "Deleted the sample sessions of application `{}`.\n",
-            args.app
+            "Deleted the sample sessions of application `{app}`.\n"
         ));
     }
-    let app = &args.app;
+    let server = match args.connect.server.as_str() {
+        DEFAULT_SERVER => String::new(),
+        other => format!(" --server {other}"),
+    };
     output::print_text(&format!(
         "Application `{app}`: {new} sessions created, {old} existed already. Look at them:\n\
-         \x20 sessiond session list --app {app}\n\
-         \x20 sessiond show --app {app} --user alice --session rain-shoes\n\
-         \x20 sessiond show --app {app} --user alice --session late-parcel --diff 3..7\n\
-         \x20 sessiond show --app {app} --user bob --session trip --include-rewound\n\
-         \x20 sessiond state history --app {app} --user alice --key user:orders_started\n\
+         \x20 sessiond session list{server} --app {app}\n\
+         \x20 sessiond show{server} --app {app} --user alice --session rain-shoes\n\
+         \x20 sessiond show{server} --app {app} --user alice --session late-parcel --diff 3..7\n\
+         \x20 sessiond show{server} --app {app} --user bob --session trip --include-rewound\n\
+         \x20 sessiond state history{server} --app {app} --user alice --key user:orders_started\n\
          Watch one, and append to it in another terminal:\n\
-         \x20 sessiond show --app {app} --user bob --session returns --follow\n\
-         \x20 sessiond event append --app {app} --user bob --session returns --author user \\\n\
+         \x20 sessiond show{server} --app {app} --user bob --session returns --follow\n\
+         \x20 sessiond event append{server} --app {app} --user bob --session returns --author user \\\n\
          \x20     --body '{{\"content\":{{\"role\":\"user\",\"parts\":[{{\"text\":\"Thanks!\"}}]}}}}'\n"
     ))
 }
